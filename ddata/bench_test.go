@@ -79,7 +79,7 @@ func live(b *testing.B, n int, carrier func(identity.Node) transport.Carrier) []
 	return rs
 }
 
-// count returns a function that increments a key.
+// count increments a counter once.
 func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[crdt.GCounter], level ddata.WriteLevel) {
 	b.Helper()
 	_, err := ddata.Update(ctx, r, key, level, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), nil })
@@ -88,7 +88,7 @@ func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key
 	}
 }
 
-// put returns a function that adds elements to a set.
+// put adds elements to a set once.
 func put(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[crdt.ORSet[string]], level ddata.WriteLevel, elements ...string) {
 	b.Helper()
 	_, err := ddata.Update(ctx, r, key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.Self(), elements...) })

@@ -32,8 +32,8 @@ func ReadFrom(n int) ReadLevel { return ReadLevel{nodes: levelOf(replication.Cou
 // that completed before the read began, as long as no nodes join or leave.
 func ReadMajority() ReadLevel { return ReadLevel{nodes: levelOf(replication.Majority, 0)} }
 
-// ReadMajorityPlus reads from a majority and a number of additional nodes, which is more. Nodes
-// that are leaving do not count.
+// ReadMajorityPlus reads from a majority and from additional nodes. The parameter more is the
+// number of additional nodes. Nodes that are leaving do not count.
 func ReadMajorityPlus(more int) ReadLevel {
 	return ReadLevel{nodes: levelOf(replication.MajorityPlus, more)}
 }
@@ -49,8 +49,8 @@ func (l ReadLevel) AtLeast(n int) ReadLevel {
 	return l
 }
 
-// RepairPeers returns the level with repair: when a read returns, as many nodes as it has read from
-// hold the result. Later reads therefore return at least this result. A register with a single
+// RepairPeers returns the level with repair: a read returns only after as many nodes as it has read
+// from hold its result. Later reads therefore return at least this result. A register with a single
 // writer is then linearizable if it is written and read at majorities. At ReadLocal, requests fail
 // with ErrInvalid.
 func (l ReadLevel) RepairPeers() ReadLevel {
@@ -94,8 +94,8 @@ func WriteTo(n int) WriteLevel { return WriteLevel{levelOf(replication.Count, n)
 // WriteMajority writes to more than half of the nodes.
 func WriteMajority() WriteLevel { return WriteLevel{levelOf(replication.Majority, 0)} }
 
-// WriteMajorityPlus writes to a majority and a number of additional nodes, which is more. Nodes
-// that are leaving do not count.
+// WriteMajorityPlus writes to a majority and to additional nodes. The parameter more is the number
+// of additional nodes. Nodes that are leaving do not count.
 func WriteMajorityPlus(more int) WriteLevel {
 	return WriteLevel{levelOf(replication.MajorityPlus, more)}
 }

@@ -182,9 +182,9 @@ func TestDiskFails(t *testing.T) {
 		w.want(rs[2], visits, ddata.ReadLocal(), 13)
 		s, err := rs[1].Stats(w.Context())
 		if err != nil || s.DiskErrors == 0 || s.DiskWrites <= s.DiskErrors {
-			t.Errorf("got statistics %+v, %v", s, err)
+			t.Errorf("got statistics %+v, %v, want DiskErrors > 0 and DiskWrites > DiskErrors", s, err)
 		}
-		synctest.Wait() // the log is written by the node
+		synctest.Wait() // the node writes its log in another goroutine
 		if !strings.Contains(w.log.String(), "write of durable keys failed") {
 			t.Error("the failed write was not logged")
 		}

@@ -58,12 +58,12 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{}); !errors.Is(err, eventsourcing.ErrUnhandled) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("Ask with a command of another type: error %v, want ErrUnhandled", err)
 		}
 		text, err := s.ask(addLines("hello"))
 		expect(t, text, err, "x hello")
 		if eventsourcing.StatusOf(nil).Code != "" {
-			t.Error("no error has a code")
+			t.Error("StatusOf(nil) has a code")
 		}
 		if errNoLine.Code() != "actor/no_line" || errNoLine.Error() != "there is no such line" {
 			t.Errorf("the refusal is %q: %v", errNoLine.Code(), errNoLine)
@@ -176,7 +176,7 @@ func TestUnknownOutcomeWaits(t *testing.T) {
 		defer s.close()
 		s.mustAsk(recall)
 		lost := s.journal.Inject(journaltest.Fault{Do: journaltest.Store, Err: fmt.Errorf("cut: %w", journal.ErrUnavailable)})
-		s.journal.Inject(journaltest.Fault{Times: 3}) // the fences
+		s.journal.Inject(journaltest.Fault{Times: 3}) // the next three appends, which are fences, fail
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		patient := later(func() (string, error) { return s.ask(addLines("done")) })

@@ -35,7 +35,7 @@ type entity[S, E any] struct {
 	mu      sync.Mutex
 	mailbox engine.Queue
 	inputs  []input // other input of the machine, in order
-	stored  int     // units that are stored; input of the machine
+	stored  int     // number of stored units that the machine has not handled yet
 	stops   stops
 	queued  bool // the workers have the task
 	gone    bool // the host has removed it
@@ -88,8 +88,8 @@ const (
 	mailboxFull            // the mailbox is at its limit
 )
 
-// accept puts a message into the mailbox if it holds fewer than limit messages. A negative limit is
-// none.
+// accept puts a message into the mailbox if it holds fewer than limit messages. If limit is
+// negative, the mailbox has no limit.
 func (e *entity[S, E]) accept(env *engine.Envelope, limit int) acceptance {
 	e.mu.Lock()
 	switch {
@@ -246,7 +246,7 @@ func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 		e.handleStops(requested, out)
 	}
 	if e.absent {
-		e.host.remove(e) // at the end of the turn, in which a message may start the entity again
+		e.host.remove(e) // after all input: a message of this turn may have started the entity again
 	}
 
 	e.mu.Lock()

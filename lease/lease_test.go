@@ -160,8 +160,8 @@ func TestHeldBy(t *testing.T) {
 	})
 }
 
-// The holder stops before another owner can acquire the lease.
-func TestCheckEndsBeforeTheEntry(t *testing.T) {
+// Check returns false before another owner can acquire the lease.
+func TestCheckEndsBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout)}
@@ -220,7 +220,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 		acquire(t, b, false) // the entry was created
 		store.set(func(f *flaky) { f.after = nil })
-		acquire(t, a, true) // its owner takes the entry over
+		acquire(t, a, true) // an owner can acquire the entry that it has created
 		store.set(func(f *flaky) { f.after = errDown })
 		time.Sleep(30 * time.Second) // renewals are stored, but not acknowledged
 		store.set(func(f *flaky) { f.after = nil })
@@ -312,7 +312,7 @@ func TestCallTimeouts(t *testing.T) {
 		go func() { _, _ = a.Acquire(t.Context()) }()
 		synctest.Wait()
 		if _, err := a.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire after another call: %v", err)
+			t.Errorf("Acquire during another call: %v", err)
 		}
 		time.Sleep(time.Minute)
 	})

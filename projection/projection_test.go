@@ -45,8 +45,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// No event is lost between pages, whether a page ends with an event, with one that decodes to no or
-// several events, or without a match.
+// No event is lost between pages. The last event of a page may decode to one, no or several events.
+// A page may also contain no matching event.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -122,7 +122,7 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	if (&projection.Envelope[event]{ID: "plain"}).EntityID() != "plain" {
-		t.Error("the entity ID of a persistence ID without a type is all of it")
+		t.Error("EntityID of a persistence ID without a type differs from the persistence ID")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestReadsAhead(t *testing.T) {
 	handler := sums(table)
 	inner := handler.Handle
 	handler.Handle = func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
-		<-second // otherwise the test hangs
+		<-second // hangs unless the second page is read ahead
 		return inner(ctx, tx, events)
 	}
 	cfg := config(s, table)
@@ -151,7 +151,8 @@ func TestReadsAhead(t *testing.T) {
 	wantSums(t, table.Rows(), s.sums)
 }
 
-// saves records the times of saved positions and the numbers of events.
+// saves records the time of each saved position and the number of events that were handled before.
+// It returns a function that returns the records.
 func saves(table *projectiontest.Table, m *model) func() []string {
 	var log []string
 	began := time.Now()
@@ -399,25 +400,25 @@ func TestConfigMistakes(t *testing.T) {
 	handle := func(context.Context, projection.Envelope[event]) error { return nil }
 	group := func(context.Context, []projection.Envelope[event]) error { return nil }
 	for name, change := range map[string]func(c *projection.Config[event]){
-		"Name":                func(c *projection.Config[event]) { c.Name = "" },
-		"Name with control":   func(c *projection.Config[event]) { c.Name = "a\nb" },
-		"Name too long":       func(c *projection.Config[event]) { c.Name = string(make([]byte, 256)) },
-		"Journal":             func(c *projection.Config[event]) { c.Journal = nil },
-		"no queries":          func(c *projection.Config[event]) { c.Journal = struct{ journal.Journal }{} },
-		"Slices":              func(c *projection.Config[event]) { c.Criteria.Slices = journal.Slices{Count: 1024} },
-		"Events":              func(c *projection.Config[event]) { c.Events = nil },
-		"bad Events":          func(c *projection.Config[event]) { c.Events = codec.Types(codec.Name[paid]("a b")) },
-		"Handler":             func(c *projection.Config[event]) { c.Handler = nil },
-		"Workers":             func(c *projection.Config[event]) { c.Workers = 3 },
-		"negative Workers":    func(c *projection.Config[event]) { c.Workers = -1 },
-		"Retries":             func(c *projection.Config[event]) { c.OnFailure.Retries = -1 },
-		"Delay":               func(c *projection.Config[event]) { c.OnFailure.Delay = -1 },
-		"MinBackoff":          func(c *projection.Config[event]) { c.MinBackoff = -1 },
-		"MaxBackoff":          func(c *projection.Config[event]) { c.MaxBackoff = time.Second },
-		"Jitter":              func(c *projection.Config[event]) { c.BackoffJitter = 2 },
-		"AtLeastOnce.Store":   func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Handle: handle} },
-		"AtLeastOnce without": func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Store: store} },
-		"AtLeastOnce with both": func(c *projection.Config[event]) {
+		"Name":                        func(c *projection.Config[event]) { c.Name = "" },
+		"Name with control":           func(c *projection.Config[event]) { c.Name = "a\nb" },
+		"Name too long":               func(c *projection.Config[event]) { c.Name = string(make([]byte, 256)) },
+		"Journal":                     func(c *projection.Config[event]) { c.Journal = nil },
+		"no queries":                  func(c *projection.Config[event]) { c.Journal = struct{ journal.Journal }{} },
+		"Slices":                      func(c *projection.Config[event]) { c.Criteria.Slices = journal.Slices{Count: 1024} },
+		"Events":                      func(c *projection.Config[event]) { c.Events = nil },
+		"bad Events":                  func(c *projection.Config[event]) { c.Events = codec.Types(codec.Name[paid]("a b")) },
+		"Handler":                     func(c *projection.Config[event]) { c.Handler = nil },
+		"Workers":                     func(c *projection.Config[event]) { c.Workers = 3 },
+		"negative Workers":            func(c *projection.Config[event]) { c.Workers = -1 },
+		"Retries":                     func(c *projection.Config[event]) { c.OnFailure.Retries = -1 },
+		"Delay":                       func(c *projection.Config[event]) { c.OnFailure.Delay = -1 },
+		"MinBackoff":                  func(c *projection.Config[event]) { c.MinBackoff = -1 },
+		"MaxBackoff":                  func(c *projection.Config[event]) { c.MaxBackoff = time.Second },
+		"Jitter":                      func(c *projection.Config[event]) { c.BackoffJitter = 2 },
+		"AtLeastOnce.Store":           func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Handle: handle} },
+		"AtLeastOnce without handler": func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Store: store} },
+		"AtLeastOnce with both handlers": func(c *projection.Config[event]) {
 			c.Handler = projection.AtLeastOnce[event]{Store: store, Handle: handle, HandleBatch: group}
 		},
 		"AtLeastOnce.Batch": func(c *projection.Config[event]) {

@@ -85,7 +85,8 @@
 //	                                                            is read again
 //	an older              finds another sequence number than    finds a higher claim on the majority that it
 //	coordinator           it expects                            reads after each write
-//	unknown outcomes      a fence takes the sequence number     the state found is written back to a majority
+//	unknown outcomes      a fence is appended at the same       the state found is written back to a majority
+//	                      sequence number; a late write fails
 //	all nodes stop        nothing is lost                       the state is lost and begins empty
 //
 // A RememberStore keeps the IDs of running entities, so that these entities run again when their

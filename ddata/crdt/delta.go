@@ -25,7 +25,7 @@ type change interface {
 	encode(e *encoder)
 }
 
-// IsZero reports whether there is no delta.
+// IsZero reports whether the delta contains no changes.
 func (d Delta) IsZero() bool { return d.c == nil }
 
 // Type returns the name of the type of the values that the delta belongs to.
@@ -52,7 +52,7 @@ func (d Delta) Merge(later Delta) (Delta, error) {
 func (d Delta) NeedsCausal() bool { return d.c.shape().deltas() == CausalDeltas }
 
 // Ops returns the number of operations in the delta. When there are many, sending the whole value
-// is cheaper. It is 0 for types whose deltas are never larger than the value.
+// is cheaper. Ops returns 0 for a type whose deltas are never larger than the value.
 func (d Delta) Ops() int { return d.c.opCount() }
 
 // Zero returns the empty value, to which the delta is applied where the key does not exist yet.
@@ -96,8 +96,9 @@ func (d whole) then(later change) (change, error) {
 
 // NeedsFullState reports whether a delta removes additions that the sender had seen and this value
 // has not seen. Applying such a delta could resurrect removed elements, so the receiver requests
-// the full state instead. Changes of the delta's own node do not count, see Delta.NeedsCausal. It
-// is always false for users' types.
+// the full state instead. Additions of the node that made the delta count as seen, because its
+// deltas are applied without a gap: see Delta.NeedsCausal. NeedsFullState is always false for
+// users' types.
 func (v Value) NeedsFullState(d Delta) bool {
 	return d.c != nil && v.c.shape().equal(d.c.shape()) && needsFullState(v.c, d.c)
 }
@@ -129,8 +130,8 @@ func (s *orset) needsFullState(d *orsetDelta) bool {
 	return false
 }
 
-// seenAfter returns the changes that a receiver has seen after the step. seen are the changes that
-// it had seen before.
+// seenAfter returns the changes that a receiver has seen after op. The parameter seen contains the
+// changes that the receiver had seen before.
 func (op *orsetOp) seenAfter(seen vector) vector {
 	if op.full != nil {
 		seen = seen.max(op.full.vv)
@@ -163,7 +164,7 @@ func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.
 
 func (d whole) modifiedOnlyBy(node identity.Node) bool {
 	c, ok := d.core.(*counter)
-	return !ok || c.up.onlyOf(node) && c.down.onlyOf(node) // other types have no history of nodes
+	return !ok || c.up.onlyOf(node) && c.down.onlyOf(node) // other types record no nodes in their deltas
 }
 
 func (t tallies) onlyOf(node identity.Node) bool {
@@ -258,7 +259,7 @@ func fullScans(d change) int {
 		}
 	case *mapDelta:
 		for _, op := range d.ops {
-			most := 0 // the values of different keys have different elements
+			most := 0 // scans of different values visit different elements, so their costs do not add up
 			for _, vd := range op.deltas.all() {
 				most = max(most, fullScans(vd))
 			}

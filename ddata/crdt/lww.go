@@ -18,7 +18,8 @@ import (
 // value is unset. It is immutable.
 //
 // Clocks of nodes differ and may jump. A write of a node whose clock is ahead wins over later
-// writes of other nodes. A write always wins over the value that its node had read before.
+// writes of other nodes. With DefaultClock, a write always wins over the value that the writing
+// node had read before.
 //
 // V is an element type as described at GSet.
 type LWWRegister[V any] struct{ handle[LWWRegister[V]] }

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// The program that make bank builds compiles no database driver, no NATS and no HTTP, executes the
-// commands that make bank prints, and names the full program for the others.
+// "make bank" builds the program with the tag embedded. The test checks that this program contains
+// no database driver, no NATS and no HTTP, and that it executes the commands that "make bank"
+// prints. For other commands, the program prints how to run the full program.
 func TestEmbeddedProgram(t *testing.T) {
 	t.Parallel()
 	output := func(name string, args ...string) (string, error) {

@@ -60,7 +60,7 @@ func TestQuantities(t *testing.T) {
 		left, right contents
 		want        int64
 	}{
-		"one that has missed a removal and an addition": {add(must(t)(without(two, a, "tea")), a, "r2", 1), two, 1},
+		"one cart has missed a removal and an addition": {add(must(t)(without(two, a, "tea")), a, "r2", 1), two, 1},
 		"a removal and an addition at once":             {must(t)(without(two, a, "tea")), add(two, b, "r2", 1), 1},
 		"two removals at once":                          {must(t)(without(two, a, "tea")), add(must(t)(without(two, b, "tea")), b, "r2", 1), 1},
 		"two additions at once":                         {add(two, a, "r2", 1), add(two, b, "r3", 1), 4},
@@ -69,7 +69,7 @@ func TestQuantities(t *testing.T) {
 		for _, merged := range []contents{must(t)(c.left.Merge(c.right)), must(t)(c.right.Merge(c.left))} {
 			items, err := itemsOf(merged)
 			if err != nil || len(items) != 1 || items[0] != (Item{"tea", c.want}) {
-				t.Errorf("%s: %v, not %d tea: %v", subject, items, c.want, err)
+				t.Errorf("%s: got %v, %v, want %d tea", subject, items, err, c.want)
 			}
 		}
 	}

@@ -89,9 +89,9 @@ func (m *Machine) mayJoin() bool {
 	return true
 }
 
-// beginJoin starts or restarts joining. No requests are sent before the node receives its own
-// heartbeats: while the broker is unavailable the silence of others is not evidence, and a seed
-// would found a second cluster.
+// beginJoin starts or restarts joining. The node sends no requests before it receives its own
+// heartbeats. While the broker is unavailable, missing replies do not prove that no cluster exists,
+// and the first seed would found a second cluster.
 func (m *Machine) beginJoin() {
 	m.phase = idle
 	m.timers[timerJoin] = Never
@@ -148,7 +148,7 @@ func (m *Machine) joinLate() {
 		m.beginJoin()
 	case m.phase != askingSeeds:
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
-		m.join.since = m.now // the silence is not evidence
+		m.join.since = m.now // while the broker is unavailable, missing replies prove nothing
 		m.again(timerJoin, seedRetry)
 		if m.join.first {
 			m.askSeeds()
@@ -266,9 +266,10 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	}
 }
 
-// wait declines for now and remembers the node. The nodes of a cluster start together, and would
-// otherwise wait although this one has become a member. A seed is not remembered, because it could
-// not accept nodes either.
+// wait declines for now and remembers the node. The nodes of a cluster start together, and a
+// remembered node receives an offer as soon as this node is a member. If the first seed receives a
+// request of another seed, it counts that seed as declined, because that seed cannot accept nodes
+// either.
 func (m *Machine) wait(from identity.Node, settings []Setting) {
 	m.send(from, InitJoinNack{})
 	if !m.waits(from) {
@@ -360,8 +361,8 @@ func (m *Machine) initJoinNack(from identity.Node) {
 	}
 }
 
-// declined lets the first seed found a cluster if no other seed can accept the first seed. Another
-// process with the same name must have had time to reply before.
+// declined lets the first seed found a cluster if no other seed can accept the first seed. Before
+// that, another process with the same name has at least claimWait to reply.
 func (m *Machine) declined(seed string) {
 	if !slices.Contains(m.join.nacked, seed) {
 		m.join.nacked = append(m.join.nacked, seed)
@@ -395,8 +396,8 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		}
 		return
 	case m.link.suspended:
-		// Other members may have downed this node. Then a node that it accepts is not a member for
-		// them, and the previous owner of the name may be alive there.
+		// Other members may have downed this node. They would not learn of a node that this node
+		// accepts, and the previous owner of its name may be alive among them.
 		m.logRejected(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
 		return
 	case len(named) > 0:
@@ -418,9 +419,9 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	m.sendWelcome(from)
 }
 
-// stranger handles the report of another member that this node, which gossips with it, is not a
-// member in its state. The member that accepted this node crashed before it propagated the change.
-// While this node is not Up, it repeats its join request.
+// stranger handles a report from another member: this node sends gossip to that member, but that
+// member's state does not contain this node. The member that accepted this node crashed before it
+// propagated the change. While this node is not Up, it repeats its join request.
 func (m *Machine) stranger(from identity.Node) {
 	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)
@@ -445,8 +446,8 @@ func (m *Machine) logRejected(level Level, why string, attrs ...Attr) {
 	}
 }
 
-// sendWelcome sends the state to an accepted node. It is remembered for a while, because repeated
-// requests need no other welcome: in a large cluster the state is large.
+// sendWelcome sends the state to an accepted node. The node is remembered for welcomeAgain, so that
+// a repeated request causes no other welcome: in a large cluster the state is large.
 func (m *Machine) sendWelcome(to identity.Node) {
 	if m.now >= m.sweep {
 		m.sweep = m.now + welcomeAgain

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// exits returns an exiting machine in a cluster whose leader is a.
+// exits returns an exiting machine in a cluster whose leader is the node named a.
 func exits(t *testing.T) *solo {
 	t.Helper()
 	s := with(t, "a", "b", "c")
@@ -59,7 +59,7 @@ func TestExiting(t *testing.T) {
 		t.Errorf("events: %v", e.Events)
 	}
 	if s.m.Next() != membership.Never || len(s.do(membership.JoinNode{Name: "m"}).Log) > 0 {
-		t.Error("a removed node is a member again")
+		t.Error("the stopped machine has a pending timer or accepted an input")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestLeaderRemovesConfirmedMembers(t *testing.T) {
 	if s.status(node("n")) != 0 {
 		t.Error("n was not removed after its confirmation")
 	}
-	// Its messages are accepted for a while.
+	// After the removal of n, its messages are accepted for a while.
 	s.forget()
 	s.seen("o")
 	s.pass(4*time.Second, "o")
@@ -98,13 +98,13 @@ func TestLeaderRemovesConfirmedMembers(t *testing.T) {
 		t.Error("n was not quarantined")
 	}
 	s.recv("n", membership.Digests{})
-	s.wants("a node that still sends messages was removed before it noticed", membership.KindQuarantined, "n")
+	s.wants("message of n after its quarantine", membership.KindQuarantined, "n")
 	if s.dropped(membership.DropQuarantined) != 1 {
 		t.Errorf("dropped: %v", s.m.Counters().Dropped)
 	}
 }
 
-// A confirmation that arrives before the leader has the status Exiting counts as well.
+// The leader also counts a confirmation of n that arrives before the leader sets n to Exiting.
 func TestEarlyConfirmation(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -138,7 +138,8 @@ func TestNewIncarnationQuarantinesOld(t *testing.T) {
 	}
 }
 
-// A node that is Down stops when all Down members have seen it, or after four ticks.
+// A Down node stops when all Down members have seen the state with their new status, or after four
+// ticks.
 func TestDownedNodeStops(t *testing.T) {
 	t.Parallel()
 	downed := func(t *testing.T) *solo {
@@ -168,7 +169,7 @@ func TestDownedNodeStops(t *testing.T) {
 		t.Error("the node did not stop after four ticks")
 	}
 	if n := len(sentIn(s.out, membership.KindState)); n != 0 {
-		t.Errorf("sent after its end: %d", n)
+		t.Errorf("the node sent %d states after it stopped, want 0", n)
 	}
 
 	s = downed(t)
@@ -179,7 +180,7 @@ func TestDownedNodeStops(t *testing.T) {
 		t.Error("the node did not stop after b has seen that it is Down")
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n < 5 {
-		t.Errorf("the last gossip was sent to %d", n)
+		t.Errorf("the last gossip was sent to %d nodes, want at least 5", n)
 	}
 }
 
@@ -197,7 +198,7 @@ func TestQuarantine(t *testing.T) {
 	s.pass(1100 * time.Millisecond)
 	for _, m := range []membership.Message{membership.Heartbeat{}, membership.HeartbeatReply{}, membership.Quarantined{}} {
 		s.recv("n", m)
-		s.wants("silent kinds cause no notice", membership.KindQuarantined)
+		s.wants("a heartbeat or notice of a quarantined node causes no notice", membership.KindQuarantined)
 	}
 	if s.status(thisNode) != up {
 		t.Error("a notice of a quarantined node had an effect")
@@ -219,7 +220,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// A node that a member has quarantined ends.
+// A node downs itself when a member informs it that the member has quarantined it.
 func TestBeingQuarantined(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -231,8 +232,8 @@ func TestBeingQuarantined(t *testing.T) {
 	}
 }
 
-// All members that removed a node may have been replaced. Therefore new members inform the removed
-// node too, and it accepts a notice from any node with the name of a member.
+// All members that removed a node may have been replaced. Therefore new members also inform the
+// removed node. The removed node accepts a notice from any node that has the name of a member.
 func TestNoticeOfALaterIncarnation(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -463,7 +464,8 @@ func (s *solo) forget() { s.all = membership.Effects{} }
 
 func (s *solo) do(in membership.Input) membership.Effects { return s.took(s.m.Step(s.now, in)) }
 
-// recv handles a message to the incarnation, and named handles a message to the name.
+// recv handles a message that is addressed to this incarnation. named handles a message that is
+// addressed only to the name of the node.
 func (s *solo) recv(from string, msg membership.Message) membership.Effects {
 	return s.do(membership.Received{From: node(from), To: s.m.Self(), Data: membership.AppendMessage(nil, msg)})
 }

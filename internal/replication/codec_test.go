@@ -86,7 +86,7 @@ func records() map[string]replication.Record {
 	}
 }
 
-// golden compares encoded bytes with a file. Version 1 of the format has written the file, which is
+// golden compares encoded bytes with a file. The file was written by version 1 of the format and is
 // never rewritten.
 func golden(t *testing.T, name string, encoded []byte) {
 	t.Helper()

@@ -236,8 +236,8 @@ type kindError struct{ kind, err error }
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// Errorf is fmt.Errorf, except that the error also matches kind. The text does not contain the text
-// of kind, because the error of a request already contains its reason.
+// Errorf is fmt.Errorf, except that the error also matches kind. The text omits the text of kind,
+// because the error of a request (ddata.Error) already contains a reason.
 func Errorf(kind error, format string, args ...any) error {
 	return &kindError{kind, fmt.Errorf(format, args...)}
 }

@@ -98,7 +98,7 @@ func TestSingleNode(t *testing.T) {
 	d.lead()
 	out := d.step(shardcore.Send{Shard: 3, Message: message()})
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
-		t.Fatalf("Send does not request a home of the strategy: %+v", out)
+		t.Fatalf("Send does not request a home from the allocation strategy: %+v", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.HomesChosen{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
@@ -197,8 +197,8 @@ func TestDownedNodeStops(t *testing.T) {
 	}
 }
 
-// After a fenced coordinator the next one starts, each time after a longer pause. Replies to the
-// first one do not reach the next.
+// A fenced coordinator is replaced after a pause. The pause grows up to 25 s. Replies to the fenced
+// coordinator do not reach its replacement.
 func TestFencedCoordinatorIsReplaced(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
@@ -247,7 +247,7 @@ func TestRemovalsArePassedToTheCoordinator(t *testing.T) {
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	for d.now < 59*time.Second {
 		if out.Save != nil && out.Save.Events[0].Kind == coordinator.RegionTerminated {
-			t.Fatalf("the removal margin is not over at %v: %+v", d.now, out.Save)
+			t.Fatalf("the region was terminated at %v, before the end of the removal margin: %+v", d.now, out.Save)
 		}
 		if out.Save != nil {
 			out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})

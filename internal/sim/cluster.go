@@ -157,12 +157,12 @@ func must[T any](t T, err error) T {
 	return t
 }
 
-// filter returns the elements that keep accepts.
+// filter returns the elements for which keep returns true.
 func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !keep(t) })
 }
 
-// oldest returns the oldest member that the function counts accepts, or nil.
+// oldest returns the oldest of the members for which counts returns true, or nil.
 func oldest(members []*identity.Member, counts func(*identity.Member) bool) *identity.Member {
 	all := filter(members, counts)
 	if len(all) == 0 {
@@ -424,7 +424,7 @@ func (c *cluster) shutDown() {
 		return true
 	}
 	if !c.until(time.Minute, ready) {
-		c.violate("shuts-down", c.hosts[0].p.Node(), "not all are ready")
+		c.violate("shuts-down", c.hosts[0].p.Node(), "not all members are ready for shutdown")
 		return
 	}
 	for _, h := range c.living() {

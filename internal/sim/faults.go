@@ -60,11 +60,12 @@ func faults() []fault {
 
 // injectFault injects a random fault in a cluster with members, if that is possible now.
 func (c *cluster) injectFault() {
-	// The first seed must reach the other seeds while it joins.
+	// While the first seed joins, it must reach the other seeds. Otherwise it would found a second
+	// cluster.
 	if first := c.latest(c.plan.Seeds[0]); len(c.members()) == 0 || first != nil && first.alive() && !first.m.Member() {
 		return
 	}
-	c.coverage.hit("clean cut", sideSurvives, 0) // the row must exist to be reported as missing
+	c.coverage.hit("clean cut", sideSurvives, 0) // creates the row, so that the report can show it as missing
 	var all []fault                              // each as often as its weight
 	for _, f := range faults() {
 		if f.planned || !c.shard.plan.Calm {
@@ -84,8 +85,8 @@ func (c *cluster) any() *host {
 	return all[c.w.Rand.IntN(len(all))]
 }
 
-// runFault records a fault for which members may be downed, and ends it after a while with a line in
-// the trace. It returns true, as the result of the fault.
+// runFault begins a fault during which members may be downed. After d it calls over and logs the
+// text ends. It always returns true, so that a fault function can return its result.
 func (c *cluster) runFault(d time.Duration, ends string, over func()) bool {
 	c.runningFaults++
 	c.updateDeaf()
@@ -117,7 +118,7 @@ func forgedHandOver(c *cluster) bool {
 	if first == nil {
 		return false
 	}
-	c.w.Logf("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), first.Node)
+	c.w.Logf("FAULT: %v is asked to let %v leave; the next oldest node receives forged hand-overs", by.p.Node(), first.Node)
 	c.leaving[first.Node] = true
 	by.submit(node.Membership{Input: membership.Leave{Node: first.Node}})
 	for i := range 200 {
@@ -165,9 +166,9 @@ func garbage(c *cluster) bool {
 			data[i] = byte(c.w.Rand.Uint32()) //nolint:gosec // any byte
 		}
 		kind := link.Kind(c.w.Rand.IntN(int(node.KindForwarded))) //nolint:gosec // a few
-		// Random bytes may form a valid message. The node would accept it, and a node that receives
-		// a notice of its quarantine ends. Two bytes can be enough for a valid message, because a
-		// higher minor version may append any bytes.
+		// Random bytes may form a valid message, which the node would accept. For example, the
+		// notice that a node is quarantined would shut the node down. Two bytes can be enough for a
+		// valid message, because a higher minor version may append any bytes.
 		if msg, err := membership.DecodeMessage(data); err == nil {
 			c.w.Logf("not sent, because the bytes form a message: %v", membership.KindOf(msg))
 			continue
@@ -192,7 +193,7 @@ func leaseStoreTrouble(c *cluster) bool {
 		s.Late = c.w.Rand.Float64()
 	}
 	d := c.between(5*time.Second, 60*time.Second)
-	c.w.Logf("FAULT: the lease store is away %t, loses %.2f, is late with %.2f, for %v", s.Away, s.Loss, s.Late, d)
+	c.w.Logf("FAULT: lease store for %v: away %t, loss probability %.2f, delay probability %.2f", d, s.Away, s.Loss, s.Late)
 	return c.runFault(d, "the lease store works again", s.Heal)
 }
 
@@ -231,8 +232,8 @@ func leave(c *cluster) bool {
 	return true
 }
 
-// rollingRestart restarts up to four members, in order of age from either end, each one after the
-// previous one is back.
+// rollingRestart restarts up to four members one after the other: the oldest or the youngest ones
+// first. Before each next restart, it waits up to a minute until the cluster has settled.
 func rollingRestart(c *cluster, by *host) bool {
 	members := slices.Clone(by.m.Gossip().Members())
 	slices.SortFunc(members, membership.CompareAge)
@@ -473,14 +474,14 @@ func loss(c *cluster) bool {
 	}
 	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
 	d := c.between(5*time.Second, 30*time.Second)
-	c.w.Logf("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
+	c.w.Logf("FAULT: for %v frames are lost with probability %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
 	return c.runFault(d, "frames are no longer lost", func() { n.Loss, n.Double, n.Overtake = 0, 0, 0 })
 }
 
 func slowNetwork(c *cluster) bool {
 	n := &c.w.Network
 	if n.Delay.Most >= 10*time.Millisecond {
-		return false // the delay would never be restored
+		return false // the network is already slow, so old would be the slow delay
 	}
 	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
 	n.Delay = env.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
@@ -501,7 +502,7 @@ func slowNode(c *cluster) bool {
 
 func brokerAway(c *cluster) bool {
 	if c.runningCuts > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
-		return false // the lease of the winner expires
+		return false // the side that holds the lease could not renew it
 	}
 	d := c.between(2*time.Second, 75*time.Second)
 	calm := c.mayCut()
@@ -564,7 +565,7 @@ func (c *cluster) cleanCut() bool {
 	}
 	s := c.plan.Config.Downing
 	expected, either := survivingSide(s, sides)
-	c.w.Logf("FAULT: the broker is split cleanly, %d and %d, side %d is to survive, either %t", len(sides[0]), len(sides[1]), expected, either)
+	c.w.Logf("FAULT: the broker is split cleanly into %d and %d nodes, side %d is to survive, the lease decides %t", len(sides[0]), len(sides[1]), expected, either)
 	d := cmp.Or(s.StableAfter, 20*time.Second) + untilDecided
 	c.split(d+time.Second, false)
 	if c.undisturbed(d) {
@@ -616,8 +617,8 @@ func (c *cluster) checkSurvivors(sides [2][]*host, expected int, either bool) {
 	}
 }
 
-// survivingSide returns the side that has to survive, or -1 for none. With either, the lease
-// decides. All members are Up.
+// survivingSide returns the side that has to survive, or -1 for none. If either is true, the lease
+// decides which side survives. All members must be Up.
 func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
 	members := sides[0][0].m.Gossip().Members() // sorted by node
 	sideOf := func(m *identity.Member) int {

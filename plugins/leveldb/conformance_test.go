@@ -72,9 +72,8 @@ func TestJournalConformance(t *testing.T) {
 
 // TestCrashConformance runs the suite of journals with a power cut at each reopening. The logs are
 // small enough to be flushed occasionally. The engine has a data race when a flush fails, so with
-// the race detector the logs are so large that few are flushed. The checks of queries run only
-// without the race detector or with REFOLD_SOAK, because TestJournalConformance finds the same
-// races.
+// the race detector the logs are so large that few are flushed. With the race detector, the checks
+// of queries run only if REFOLD_SOAK is set, because TestJournalConformance finds the same races.
 func TestCrashConformance(t *testing.T) {
 	t.Parallel()
 	logSize := 64 << 10

@@ -59,8 +59,8 @@ func closing(tb testing.TB, s *embedded.Server) *embedded.Server {
 	return s
 }
 
-// startLasting returns a server that can be restarted at its port. While the server is stopped, the
-// system assigns the port only to processes that request it.
+// startLasting returns a server that can be restarted at its port. While the server is stopped,
+// another process gets the port only if it requests this port number.
 func startLasting(t *testing.T, dir string) (*embedded.Server, int) {
 	t.Helper()
 	for {

@@ -20,6 +20,7 @@
 // from FileLine arrive in order, so a Memory stores only the highest line of each file, for any
 // number of files: all lower lines were handled before.
 //
-// A refused request leaves no event and is not stored. When it is sent again, it is decided again,
-// unless a later line of its file was executed.
+// A refused request leaves no event and is not stored. If the same request arrives again, the
+// aggregate decides it again. The exception is a line of a file: after a later line was executed,
+// Check returns ErrPassed.
 package requests

@@ -30,8 +30,8 @@ type node struct {
 	alarm              env.Alarm // calls Tick
 	leaving            bool
 	gone               bool
-	awaits             uint64 // version that then waits for
-	then               func() // called when the node learns it
+	awaits             uint64 // membership version after which then is called
+	then               func() // called when the node learns the version awaits
 	regionStopped      func() // called when the region has stopped
 	coordinatorStopped func() // called when the coordinator has stopped
 	hosted             []shardcore.Shard

@@ -11,10 +11,11 @@
 // default strategy. Frames between nodes are encoded, take 1 to 5 ms, and are never lost. The
 // coordinator's store is a journal with conditional appends.
 //
-// Membership is a model, because hundreds of simulated gossiping nodes would need hours: there is
-// one list of members, which changes status as in reality, and each node learns each change after
-// its own delay. The consequences of a change wait until all nodes have learned it. The singleton
-// with the coordinator moves to the oldest staying member when its node is Exiting.
+// Membership is a model, because hundreds of simulated gossiping nodes would need hours. The model
+// has one list of members. The status of each member changes as in a real cluster, and each node
+// learns each change after its own delay. Most steps of a restart wait until all nodes have learned
+// the previous change. When the node of the coordinator is Exiting, the coordinator moves to the
+// oldest member that stays.
 //
 // After each step of a node these rules are checked: a shard has at most one owner, which was
 // stored as its home before; an entity runs once; a command is delivered once.
@@ -87,8 +88,8 @@ type Result struct {
 	// from the last restart until the difference stayed at most Balanced, -1 if it did not.
 	Widest, Spread int
 	BalancedAfter  time.Duration
-	// Leaving is the maximum time of the hand-offs of a leaving node. Forced is the number of nodes
-	// that were too late.
+	// Leaving is the maximum time that a leaving node needed for its hand-offs. Forced is the
+	// number of nodes that were stopped because their hand-offs took too long.
 	Leaving time.Duration
 	Forced  int
 	// Coordinators is the number of coordinators.
@@ -138,7 +139,8 @@ func (c *cluster) run() {
 	})
 }
 
-// order returns the nodes, by age, in the order of their restarts.
+// order returns the indexes of the nodes in the order of their restarts. Before the first restart,
+// the node with index 0 is the oldest.
 func (c *cluster) order() []int {
 	order := c.w.Rand.Perm(c.Nodes)
 	if c.Order != AnyOrder {
@@ -202,7 +204,7 @@ type cluster struct {
 
 	w          *env.Env
 	result     Result
-	nodes      []*node // the last process of each name, by the age of the first
+	nodes      []*node // the latest process of each name; at the start the first is the oldest
 	byNode     map[identity.Node]*node
 	uids       uint64
 	owners     []*node // by shard
@@ -228,7 +230,7 @@ func (c *cluster) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(c.w.Rand.Int64N(int64(most-least)))
 }
 
-// delay returns the duration of a frame that may be overtaken.
+// delay returns a random transit time. Frames with different transit times may overtake each other.
 func (c *cluster) delay() time.Duration { return c.between(time.Millisecond, 5*time.Millisecond) }
 
 func (c *cluster) start(i int, version string) *node {
