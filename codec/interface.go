@@ -36,7 +36,7 @@ func encodeInterface(e *encoder, v reflect.Value) error {
 }
 
 // checkBoxed checks that decodeInterface can read the well-formed value at pos, and adds the cost
-// of doing so.
+// of that read.
 func (e *encoder) checkBoxed(pos int) (int, error) {
 	t, pos := scan(e.buf, pos)
 	e.cost += costBoxed(t)

@@ -236,7 +236,7 @@ func TestJSONAmplificationIsRejected(t *testing.T) {
 	}
 }
 
-// Data just below the limit shows that the counted cost is at least the allocated memory.
+// Decoding data just below the limit allocates no more memory than the counted cost.
 func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest // counts allocations
 	r := registry[amplifier](t)
 	most := effort.Count(6_000, 60_000, 60_000)

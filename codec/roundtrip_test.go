@@ -433,7 +433,7 @@ func TestTypesWithMarshalers(t *testing.T) {
 	}
 	zero := roundTrip(t, registry[forms](t), forms{})
 	if zero.Big.Sign() != 0 || !reflect.DeepEqual(zero.Pair, pairForm{}) || zero.NoSet != nil || zero.Ptr != nil || zero.Addr.IsValid() {
-		t.Errorf("zero values is decoded as %#v", zero)
+		t.Errorf("the zero value is decoded as %#v", zero)
 	}
 	if _, _, err := registry[twoValues](t).Encode(twoValues{}); err == nil || !strings.Contains(err.Error(), "more than one value") {
 		t.Errorf("an encoder that writes two values: %v", err)
@@ -563,7 +563,7 @@ func TestMismatches(t *testing.T) {
 		nils = append(append(nils, f.Name...), 0xc0)
 	}
 	if got, err := r.Decode("t", nils); err != nil || !reflect.DeepEqual(got, target{}) {
-		t.Errorf("nils is decoded as %#v, %v", got, err)
+		t.Errorf("fields that are all nil are decoded as %#v, %v", got, err)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestState(t *testing.T) {
 			t.Fatalf("%+v is decoded as %+v", a, again)
 		}
 		if shared[0] != (entry{}) {
-			t.Fatal("a slice of the fresh aggregate was written to")
+			t.Fatal("Decode wrote to a slice of the fresh aggregate")
 		}
 		if same, err := st.Encode(again); err != nil || string(same) != string(data) {
 			t.Fatalf("%x, %v, want %x", same, err, data)

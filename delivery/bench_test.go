@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkDelivery measures one delivery from its event to its confirmation, without a runtime,
-// while others are unconfirmed.
+// while other deliveries are unconfirmed.
 func BenchmarkDelivery(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("beside %d", others), func(b *testing.B) {

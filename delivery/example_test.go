@@ -131,8 +131,8 @@ func Example() {
 	// payment 1 of 5 has arrived at wallet|alice
 }
 
-// The same delivery arrives twice. The second time it is recorded. It also counts as seen when it
-// is below the floor, because the sender has confirmed it.
+// The same delivery arrives twice. The inbox records the first arrival, so the second one counts as
+// seen. A delivery below the floor also counts as seen, because its sender has confirmed it.
 func ExampleInbox() {
 	var inbox delivery.Inbox // a field of an aggregate
 	first := delivery.Header{Sender: "wallet|alice#Payments", Nr: 1, Floor: 1}

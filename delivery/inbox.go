@@ -12,9 +12,9 @@ import (
 // carried out again. It is an exported field of the state's struct and part of the state. The zero
 // value is empty.
 //
-// For each sender it keeps the floor and the outcomes of the deliveries above it. It never removes a
-// sender by itself, because the deliveries of a removed sender would be new again. So the state of
-// an entity grows with the number of its senders.
+// For each sender it keeps the floor and the outcomes of the deliveries above it. It never removes
+// a sender by itself, because the deliveries of a removed sender would count as new. The state of
+// an entity therefore grows with the number of its senders.
 //
 // An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
 // anywhere.
@@ -96,6 +96,6 @@ func On[S, E any, M interface {
 // Senders returns the number of recorded senders.
 func (b *Inbox) Senders() int { return len(b.senders) }
 
-// Forget removes a sender, by Header.Sender. It is called in Apply, for a sender that never delivers
-// again: later deliveries of the sender are new.
+// Forget removes a sender, by Header.Sender. It is called in Apply, for a sender that never
+// delivers again. The Inbox treats later deliveries of the sender as new.
 func (b *Inbox) Forget(sender string) { delete(b.senders, sender) }

@@ -45,7 +45,7 @@ type envelope[M Message] struct {
 	Type    string `msgpack:"t"`
 	ID      string `msgpack:"d"`
 	Message M      `msgpack:"m"`
-	// Metadata is that of the event that requests the delivery.
+	// Metadata is the metadata of the event that requests the delivery.
 	Metadata []byte `msgpack:"x,omitempty"`
 }
 
@@ -127,7 +127,7 @@ func (o *Outbox[M]) Room(n int) error {
 	return nil
 }
 
-// Pending returns the delivery with this number, and false if it is not unconfirmed.
+// Pending returns the unconfirmed delivery with this number, and false if there is none.
 func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
 	if o.window == nil {
 		return Delivery[M]{}, false

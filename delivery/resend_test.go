@@ -99,7 +99,7 @@ type (
 		eventsourcing.Command[sender, uint64]
 		N int
 	}
-	Drop struct { // is answered with whether it was unconfirmed
+	Drop struct { // the reply reports whether the delivery was unconfirmed
 		eventsourcing.Command[sender, bool]
 		Nr uint64
 	}
@@ -291,7 +291,8 @@ func TestBurstsReachAllDeliveries(t *testing.T) {
 	})
 }
 
-// TestWarnings checks that the sixth transmission warns once for each delivery and start.
+// TestWarnings checks that the sixth transmission of a delivery causes a warning, once per start of
+// the entity.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

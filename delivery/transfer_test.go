@@ -88,7 +88,7 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 	b = open()
 	defer b.close(t)
 	for i := range accounts {
-		ask(t, b, name(i), Lock{Locked: false}) // also starts it and its deliveries
+		ask(t, b, name(i), Lock{Locked: false}) // also starts the account and its deliveries
 	}
 	settle(t, b)
 	return auditTransfers(t, b)
@@ -96,7 +96,7 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 
 // inject makes each fault occur at random.
 func inject(j *journaltest.Faulty, s *snapshottest.Faulty, rng *rand.Rand) {
-	var mu sync.Mutex // both stores call in
+	var mu sync.Mutex // the journal and the snapshot store use rng concurrently
 	in := func(n int) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -209,7 +209,7 @@ func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 		}
 	}
 	if total != accounts*opening {
-		t.Errorf("there are %d in all accounts, want %d", total, accounts*opening)
+		t.Errorf("the balances of all accounts sum to %d, want %d", total, accounts*opening)
 	}
 	for k, x := range transfers {
 		ok := x.amount > 0 && x.completed+x.refund == 1 && x.credited == x.completed && x.refused == x.refund

@@ -219,7 +219,7 @@ func TestReplyLater(t *testing.T) {
 		text, err = third()
 		expect(t, text, err, "stored")
 
-		// The token of a Tell and the zero token stand for no caller.
+		// The token of a Tell and the zero token belong to no caller.
 		s.tell(promise)
 		s.mustAsk(resolve(3, "x"))
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {

@@ -124,7 +124,7 @@ func (r *Refusal) Is(target error) bool {
 
 // PanicError is a panic of user code.
 type PanicError struct {
-	// PersistenceID is that of the entity.
+	// PersistenceID is the persistence ID of the entity.
 	PersistenceID string
 	// Value is the argument of the panic.
 	Value any

@@ -309,7 +309,7 @@ func TestFullWriterFails(t *testing.T) {
 }
 
 // TestTwoRuntimes checks that only one of two instances can write at a time, and that each command
-// gets its true outcome.
+// gets its correct outcome.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestTwoRuntimes(t *testing.T) {
 		expectError(t, err, eventsourcing.ErrConflict)
 		synctest.Wait()
 		if n := a.actors.Resident(); n != 0 {
-			t.Errorf("%d instances stay in memory after a conflict, with nothing to do", n)
+			t.Errorf("%d instances stay in memory after a conflict, although they are idle", n)
 		}
 		expect(t, a.mustAsk(addLines("a3")), nil, "a1 b1 a3")
 		a.expectStored("a1", "b1", "a3")

@@ -66,7 +66,7 @@ func TestFold(t *testing.T) {
 		if n := s.actors.Resident(); n != 0 {
 			t.Errorf("%d entities were started", n)
 		}
-		s.mustAsk(recall) // the entity itself is not changed by a state that was folded
+		s.mustAsk(recall) // Fold does not change the entity itself
 		got, err := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{})
 		if err != nil {
 			t.Fatal(err)

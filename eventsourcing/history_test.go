@@ -35,7 +35,7 @@ type history struct {
 	journal *slowJournal
 	faulty  *journaltest.Faulty
 	store   *inmem.SnapshotStore
-	readers bool // some operations only read; not where two runtimes write
+	readers bool // some operations only read; false if two runtimes write
 	patient bool // callers have no deadline
 	clock   atomic.Int64
 
@@ -314,7 +314,7 @@ func (h *history) story(log []int, states []seen) string {
 		case out.refused:
 			b.WriteString("refused\n")
 		case out.known:
-			fmt.Fprintf(&b, "saw %d, a state that was %t\n", out.seen.Len, out.seen.Len < len(states) && states[out.seen.Len] == out.seen)
+			fmt.Fprintf(&b, "saw %d entries, state as stored: %t\n", out.seen.Len, out.seen.Len < len(states) && states[out.seen.Len] == out.seen)
 		default:
 			b.WriteString("unknown, or not done if the count is negative\n")
 		}

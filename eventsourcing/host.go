@@ -110,8 +110,8 @@ type Entities[S any] interface {
 	// Ref returns the reference to the entity with this ID. The entity need not exist: the first
 	// message starts it. IDs are checked when a message is sent.
 	Ref(id string) Ref[S]
-	// Start starts an entity and waits until it is recovered. A message also starts its entity: Start
-	// is for an entity that acts by itself. The errors are those of Ask.
+	// Start starts an entity and waits until it is recovered. A message also starts its entity, so
+	// Start is needed only for an entity that acts without messages. The errors are those of Ask.
 	Start(ctx context.Context, id string) error
 	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order,
 	// without starting any. An error is yielded once and last.

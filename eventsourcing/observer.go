@@ -59,8 +59,9 @@ type Observer struct {
 type CommandInfo struct {
 	PersistenceID string
 	Command       any
-	// Context is that of the caller, for its values; after Begin, the context that Begin returned. It
-	// may have ended. Commands of timers and others without a caller have context.Background.
+	// Context is the context of the caller, used for its values. After Begin it is the context that
+	// Begin returned. The context may have ended. Commands of timers and others without a caller
+	// have context.Background.
 	Context context.Context //nolint:containedctx // the info is about it
 	// Attempt counts the transmissions of a command that a part sends, from 1 at each start of the
 	// part's entity. It is 0 for other commands.
@@ -92,11 +93,11 @@ type CommitInfo = journal.CommitInfo
 // RecoveryInfo describes a recovery that ended.
 type RecoveryInfo struct {
 	PersistenceID string
-	// Context is that of the first command that waits for the recovery, for its values. Without such
-	// a command it is context.Background.
+	// Context is the context of the first command that waits for the recovery, used for its values.
+	// Without such a command it is context.Background.
 	Context context.Context //nolint:containedctx // see CommandInfo
-	// SequenceNr is that of the last event, SnapshotNr that of the snapshot, 0 for none. Events is the
-	// number of replayed events.
+	// SequenceNr is the sequence number of the last event, and SnapshotNr that of the snapshot, 0
+	// for none. Events is the number of replayed events.
 	SequenceNr, SnapshotNr, Events uint64
 	// Duration includes the wait for one of Config.MaxRecoveries.
 	Duration time.Duration

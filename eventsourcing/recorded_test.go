@@ -67,8 +67,8 @@ func TestApplyRecorded(t *testing.T) {
 	})
 }
 
-// TestRecordedTimeNeverDecreases checks that the time of events never decreases although the clock
-// does, that Apply receives the stored time, and that all events of a split have the same time.
+// TestRecordedTimeNeverDecreases checks that the time of events does not decrease when the clock is
+// set back, that Apply receives the stored time, and that all events of a split have the same time.
 func TestRecordedTimeNeverDecreases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (f *folding[S, E]) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// This follows the load, so that the journal has all events that the snapshot covers.
+	// This call follows the load, so that the journal has all events that the snapshot covers.
 	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
 	if err != nil {
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)

@@ -316,8 +316,8 @@ func (a *abroad) mustAsk(t *testing.T, how string) {
 	}
 }
 
-// TestStartOnAnotherNode checks that a node without entities starts one of another node and returns
-// the error of a start, and that it lists the IDs only with a journal.
+// TestStartOnAnotherNode checks that a node without entities can start an entity of another node
+// and returns the error of the start, and that it lists IDs only with a journal.
 func TestStartOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -339,8 +339,8 @@ func TestStartOnAnotherNode(t *testing.T) {
 	})
 }
 
-// TestRouteReceivesAllMessages checks that every command goes through the route, whatever its
-// sender, and can be refused there.
+// TestRouteReceivesAllMessages checks that the route receives every command, whatever its sender,
+// and can refuse it.
 func TestRouteReceivesAllMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

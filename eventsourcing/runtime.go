@@ -37,7 +37,7 @@ type Config struct {
 	// Store holds the events and the snapshots. The runtime does not close it. Defaults to none:
 	// then entities persist nothing.
 	Store store.DB
-	// Logger gets the logs. Defaults to none.
+	// Logger receives the log. Defaults to none.
 	Logger *slog.Logger
 	// Observer receives the events of the runtime, for metrics and traces. Defaults to none.
 	Observer Observer

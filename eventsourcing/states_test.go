@@ -91,7 +91,7 @@ func TestStateForm(t *testing.T) {
 			s.close()
 		}
 		s.replace(stored, "page@2", stored.Payload)
-		fails = errors.New("the ink has run out")
+		fails = errors.New("injected state error")
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2")
@@ -103,7 +103,7 @@ func TestStateForm(t *testing.T) {
 func TestStateFormFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fails := errors.New("the ink has run out")
+		fails := errors.New("injected state error")
 		s := newScene(t).scribes(&fails).open()
 		defer s.close()
 		expect(t, s.mustAsk(addLines("1", "2")), nil, "1 2")
@@ -190,7 +190,7 @@ func TestEncodeAndDecodeState(t *testing.T) {
 	if _, _, err = eventsourcing.EncodeState(s.typ, nil); err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("the error of a panic is %v", err)
 	}
-	fails = errors.New("the ink has run out")
+	fails = errors.New("injected state error")
 	_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
 	expectError(t, err, fails)
 	s.typ.New = func(string) *actor { return nil }

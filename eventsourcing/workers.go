@@ -45,7 +45,7 @@ type workers struct {
 type worker struct {
 	turn atomic.Uint64 // incremented at the begin and the end of a turn: odd during a turn
 	seen uint64        // turn at the last watch
-	slow bool          // it was in the same turn at the last two watches
+	slow bool          // the worker was in the same turn at the last two watches
 }
 
 func newWorkers(n int, effects *sync.Pool) *workers {

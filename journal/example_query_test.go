@@ -63,11 +63,9 @@ func ExampleLive() {
 		case "account|1":
 			opened("account|2")
 		case "account|2":
-			stop(errors.New("that was all"))
+			stop(errors.New("example finished"))
 		}
 	}
-	// Output:
-	// account|1 opened
-	// account|2 opened
-	// journal: live events: inmem: await: that was all
+	// Output: account|1 opened account|2 opened journal: live events: inmem: await: example
+	// finished
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// asking is a journal with queries. Its results are functions of the test. It records its calls.
+// asking is a journal with queries. Functions of the test compute its results. It records its
+// calls.
 type asking struct {
 	fake
 	query func(after journal.Offset) (journal.Page, error)
@@ -125,7 +126,7 @@ func taken[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	}
 }
 
-// added is a write of n events, or of a fence where the manifest is empty.
+// added is a write of n events, or of a fence if the manifest is empty.
 func added(id string, expect uint64, n int, manifest string, tags ...string) journal.Write {
 	w := journal.Write{ID: id, Writer: "w", Expect: expect}
 	for i := range n {

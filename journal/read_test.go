@@ -521,7 +521,7 @@ func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: enough"})
 }
 
-// quitting ends instead of waiting for events.
+// quitting is a journal whose Await returns an error instead of waiting for events.
 type quitting struct{ *ending }
 
 func (*quitting) Await(context.Context, journal.Offset) error { return errEnough }

@@ -61,8 +61,8 @@ func (m *strict) rows() map[string]int64 {
 // slow waits, regardless of the context.
 func slow(d time.Duration) { time.Sleep(d) }
 
-// Two processes load the mark of a rebuild. Clear takes longer than the life of a claim. It is
-// called once, and the other process waits for it.
+// Two processes load the mark of a rebuild. Clear takes longer than the life of a claim. Clear is
+// called once, and the other process waits for its end.
 func TestClearAmongProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestClearAmongProcesses(t *testing.T) {
 	})
 }
 
-// The clearing process has crashed: another one takes over half a minute later, and the same one
-// starts immediately.
+// The clearing process crashes. Another process takes over half a minute later. The crashed
+// process, once restarted, takes over immediately.
 func TestClaimOfCrashedProcess(t *testing.T) {
 	t.Parallel()
 	for _, same := range []bool{false, true} {
@@ -144,8 +144,8 @@ func TestClaimOfCrashedProcess(t *testing.T) {
 	}
 }
 
-// The clearing process is cut off from the store, another one takes over, and the first one clears
-// the new read model. It detects this and requests another rebuild.
+// The clearing process is cut off from the store, another process takes over, and the first process
+// clears the new read model. The first process detects this and requests another rebuild.
 func TestLateClear(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,8 +350,8 @@ func TestRebuildsAmongProcesses(t *testing.T) {
 					return m.handle(ctx, e)
 				},
 				Clear: func(ctx context.Context) error {
-					// Longer than a handler continues after the mark (10 s and 12 s); a handler
-					// that outlasts a whole rebuild is a documented limit.
+					// This is longer than the time for which a handler continues after the mark (10
+					// s and 12 s). A handler that outlasts a whole rebuild is a documented limit.
 					slow(time.Duration(25+time.Now().Unix()%65) * time.Second)
 					return m.clear(ctx)
 				},

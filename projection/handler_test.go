@@ -45,7 +45,7 @@ func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash
 	return &done
 }
 
-// After any failure or crash, the read model ends as the fold of the events.
+// After any failure or crash, the final read model is the fold of the events.
 func TestExactlyOnceThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2} {

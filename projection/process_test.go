@@ -147,7 +147,7 @@ func TestOutagesAreNotConsecutive(t *testing.T) {
 		for range 3 {
 			synctest.Wait()
 			down.begin(planted)
-			s.pay("bag|0", 1) // none of its events
+			s.pay("bag|0", 1) // not an event of the projection
 			time.Sleep(time.Hour)
 		}
 		wantStopped(t, stop)
@@ -157,7 +157,7 @@ func TestOutagesAreNotConsecutive(t *testing.T) {
 	})
 }
 
-// Handled events are no progress if their position cannot be saved.
+// Handled events do not count as progress if their position cannot be saved.
 func TestUnsavedEventsAreNoProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -109,8 +109,8 @@ func TestRetriesAndFencesAreLogged(t *testing.T) {
 	})
 }
 
-// While the journal is unavailable the lag is unknown and not 0, and Status contains the time since
-// and the error.
+// While the journal is unavailable the lag is unknown and not 0, and Status contains the error and
+// the time since which the lag is unknown.
 func TestLagWithoutAJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ func TestWorkersRunConcurrently(t *testing.T) {
 		if _, seen := met.LoadOrStore(journal.SliceOf(e.ID)/256, true); !seen {
 			meet.Done()
 		}
-		meet.Wait() // hangs unless all four are here
+		meet.Wait() // hangs unless all four workers run
 		return m.handle(ctx, e)
 	}}
 	catchUp(t, cfg)
@@ -129,8 +129,8 @@ func TestWorkersRunConcurrently(t *testing.T) {
 	}
 }
 
-// Two processes run the same projection. One of two that handle the same events is fenced, and each
-// event counts once.
+// Two processes run the same projection. If both handle the same events, one of them is fenced.
+// Each event counts once.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

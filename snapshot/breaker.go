@@ -22,8 +22,8 @@ type BreakerConfig struct {
 	// CallTimeout bounds Save, Load and Delete. Defaults to 20 s.
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it lets one trial call through.
-	// Defaults to 10 s. It is longer than that of a journal, because the caller waits for the trial
-	// and does not depend on the snapshot.
+	// Defaults to 10 s. This is longer than the default of a journal, because the caller waits for
+	// the trial call and does not depend on the snapshot.
 	ResetTimeout time.Duration
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. It must not block or call the store. Optional.

@@ -18,7 +18,7 @@ import (
 // story is a sequence of saves, replacements and deletions, with the permitted contents after each
 // step. A step may succeed or be interrupted.
 type story struct {
-	ctx   context.Context //nolint:containedctx // that of the test
+	ctx   context.Context //nolint:containedctx // the context of the test
 	store *snapshot.Files
 	// allowed has for each snapshot the payloads that Load may return. An empty payload means that
 	// the snapshot may be missing.
@@ -164,7 +164,7 @@ func TestKillAtEveryStep(t *testing.T) {
 }
 
 // TestFaultAtEveryStep checks that a failed operation leads to an error of its call, unless the
-// call did not need it, and affects nothing else.
+// call can succeed without it, and affects nothing else.
 func TestFaultAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for fault := range steps(t) {

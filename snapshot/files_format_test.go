@@ -115,7 +115,7 @@ func FuzzDecodeFile(f *testing.F) {
 			return
 		}
 		if s.SequenceNr > math.MaxInt64 || s.ID == "" {
-			return // Encode is never given such a snapshot
+			return // the store never encodes such a snapshot
 		}
 		if got := encoded(t, s); !bytes.Equal(got, data) {
 			t.Errorf("decoded %x is encoded as %x", data, got)

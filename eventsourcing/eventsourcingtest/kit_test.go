@@ -301,7 +301,7 @@ func (a *counter) apply(counted) { a.n++ }
 func form(loses, fails bool) *eventsourcing.StateForm[counter] {
 	return eventsourcing.StateAs("counter", 0, func(a *counter) (int, error) {
 		if fails {
-			return 0, errors.New("no snapshot today")
+			return 0, errors.New("injected snapshot error")
 		}
 		return a.n, nil
 	}, func(a *counter, n int) error {
@@ -339,7 +339,7 @@ func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	for want, bad := range map[string]*eventsourcing.StateForm[counter]{
 		"decoded from a snapshot is": form(true, false),
-		"no snapshot today":          form(false, true),
+		"injected snapshot error":    form(false, true),
 	} {
 		failures := record(t, func(t testing.TB) {
 			typ := counterType()

@@ -15,15 +15,15 @@ import (
 // where the arguments and the bodies may be missing:
 //
 //	persist(x,y)     a unit of two events
-//	async(x)         one that holds back no other reply
+//	async(x)         a unit that does not hold back other replies
 //	then(l){...}     a callback, logged as l; thenasync(l){...} is no barrier
 //	reply            answers with the events seen so far
 //	refuse(code) noreply later resolve(name) unhandled
 //	stash unstash stop panic save request(r)
 //	even{...}{...}   the first body if the number of events seen is even
 //
-// An event named "!" panics when it is applied, "?" can't be encoded, and one that ends in "*" asks
-// for a snapshot.
+// An event named "!" panics when it is applied, "?" can't be encoded, and one that ends in "*"
+// requests a snapshot.
 type act struct {
 	do     string
 	args   []string

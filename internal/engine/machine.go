@@ -141,7 +141,7 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 // after Block(false) the shell calls Step.
 func (m *Machine) Block(blocked bool) { m.blocked = blocked }
 
-// Resting reports whether the machine has nothing pending, stashed or promised.
+// Resting reports whether the machine has no pending op, no stashed message and no deferred reply.
 func (m *Machine) Resting() bool {
 	return m.phase == ready && m.head == nil && m.stash.n == 0 && m.user.n == 0 && m.after.n == 0 &&
 		len(m.later) == 0 && !m.saving && m.broken == nil

@@ -16,7 +16,7 @@ const (
 	fateStored      fate = iota
 	fateRejected         // the journal rejects it
 	fateConflict         // another incarnation writes first
-	fateNotSent          // it does not leave
+	fateNotSent          // it is not sent
 	fateLost             // unknown; it is not stored and never will be
 	fateLanded           // unknown; it is stored
 	fateLate             // unknown; it may land at any time
@@ -39,8 +39,8 @@ func (f fate) error() string {
 	}
 }
 
-// reference is an entity without pipelining: it completes each command before the next one and
-// always knows the outcome of its writes. It is slow, simple and correct by inspection.
+// reference is an entity without pipelining: it completes each command before the next one and the
+// outcome of each write is known at once. It is slow, simple and correct by inspection.
 type reference struct {
 	fates   map[string]fate // by the first event of a unit
 	signals map[string][]act
@@ -54,7 +54,7 @@ type reference struct {
 	asked   []string // requests
 }
 
-// part is a unit or a callback that waits its turn.
+// part is a unit or a callback that waits for the previous parts.
 type part struct {
 	names []string
 	call  *callback

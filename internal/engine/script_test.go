@@ -97,8 +97,8 @@ func (s *script) printf(format string, args ...any) {
 //
 //	deliver         one message per line of the input: "name: acts"
 //	on              sets the acts for a signal: "PersistFailed: acts"
-//	stored [n]      the oldest n units are stored, all without n
-//	failed how      the oldest unit is not: lost, unavailable, rejected, conflict, not-sent, skipped
+//	stored [n]      the oldest n units are stored, all units if n is missing
+//	failed how      the oldest unit is not stored: lost, unavailable, rejected, conflict, not-sent, skipped
 //	land            stores the lost writes now
 //	foreign [n]     another incarnation writes n events
 //	fenced [how]    the fence is answered, by the disk if how is missing

@@ -119,7 +119,7 @@ func (m *Machine) woken(out *Effects) {
 	switch m.phase {
 	case backingOff:
 		if m.writer == "" && m.stash.n == 0 {
-			m.stopped(out) // it never started, and no message waits
+			m.stopped(out) // the instance never started, and no message waits
 			return
 		}
 		m.recover(out)

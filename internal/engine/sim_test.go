@@ -15,7 +15,8 @@ import (
 )
 
 // simulation drives machines over one disk. It delays and loses their writes, or stores them late,
-// in an order drawn from a seed. After every step it checks that every answer of a machine is true.
+// in an order drawn from a seed. After every step it checks that every answer of a machine is
+// correct.
 type simulation struct {
 	rng      *rand.Rand
 	seed     uint64
@@ -33,9 +34,9 @@ type simulation struct {
 	writers  int
 
 	// The faults that the profile of the run permits.
-	chaos  bool // crashes, two machines at once, callers that leave
-	async  bool // some units are asynchronous
-	onlyBy bool // two machines at once: reads may be stale
+	chaos      bool // crashes, two machines at once, callers that leave
+	async      bool // some units are asynchronous
+	staleReads bool // two machines at once: reads may be stale
 
 	ops      opPool
 	answers  map[string]string
@@ -66,7 +67,7 @@ func (p *opPool) Get() any {
 // lateWrites are writes of one call that may land.
 type lateWrites struct {
 	writes []journal.Write
-	fenced bool // may only be refused: the writes wait until another record has their sequence number
+	fenced bool // the writes must be refused, so they wait until another record has their sequence number
 }
 
 // node is one machine with its shell.
@@ -77,8 +78,8 @@ type node struct {
 	agg     aggregate
 	out     engine.Effects
 	queue   []*engine.Step // accepted by the writer
-	broken  bool           // the stream skips
-	acks    []error        // outcomes on their way to the machine
+	broken  bool           // the stream skips all units
+	acks    []error        // outcomes that the machine has not received yet
 	owed    []*engine.Step // the units of acks
 	inputs  []func()       // other pending inputs
 	writer  string
@@ -230,7 +231,7 @@ func (s *simulation) mischief(can []func()) []func() {
 		can = append(can, s.crash)
 	}
 	if s.chance(2) && len(s.nodes) < 3 {
-		s.onlyBy = true
+		s.staleReads = true
 		can = append(can, func() { s.start() })
 	}
 	if s.next > 0 && s.chance(10) {
@@ -509,7 +510,7 @@ func (n *node) perform() {
 	}
 	if o.Fence != nil {
 		if len(n.queue)+len(n.acks) > 0 {
-			s.errorf("a fence while writes are in flight")
+			s.errorf("the machine requested a fence while writes are in flight")
 		}
 		n.fence, n.broken = o.Fence, false
 	}
@@ -560,7 +561,7 @@ func (n *node) save(st *engine.State) {
 	s.printf("%d: save %d", n.name, st.SequenceNr)
 	s.hits["snapshot"]++
 	if int(st.SequenceNr) > len(s.disk) {
-		s.errorf("a snapshot at %d, above the journal", st.SequenceNr)
+		s.errorf("the machine saved a snapshot at %d, above the last stored event", st.SequenceNr)
 	} else if want := strings.Join(s.disk[:st.SequenceNr].events(), " "); string(st.Payload) != want {
 		s.errorf("a snapshot at %d of %q, want %q", st.SequenceNr, st.Payload, want)
 	}
@@ -633,7 +634,7 @@ func (n *node) released(name, value string) {
 	if len(seen) > len(stored) || !slices.Equal(seen, stored[:len(seen)]) {
 		s.errorf("the answer to %s is %q, but the stored events are %q", name, value, strings.Join(stored, " "))
 	}
-	if !s.onlyBy && len(seen) < s.ackedAt[name] {
+	if !s.staleReads && len(seen) < s.ackedAt[name] {
 		s.errorf("the answer to %s is %q, want at least the %d events that were acknowledged before", name, value, s.ackedAt[name])
 	}
 	s.acked = max(s.acked, len(seen))

@@ -94,7 +94,7 @@ func deleteBugs() []planted {
 			},
 		},
 		{
-			name:  "deletes a batch at most",
+			name:  "deletes at most one batch",
 			finds: []string{"DeleteManyEvents"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, to uint64) error {
 				for e, err := range j.Replay(ctx, id, 1, to) {
@@ -104,7 +104,7 @@ func deleteBugs() []planted {
 			}),
 		},
 		{
-			name:  "deletes later",
+			name:  "deletes one call late",
 			finds: []string{"DeleteWhileAppending"},
 			plant: func() bug {
 				var last atomic.Uint64
@@ -239,7 +239,7 @@ func lifeBugs() []planted {
 			},
 		},
 		{
-			name:  "works when closed",
+			name:  "a closed journal works",
 			finds: []string{"ClosedRefuses", "CloseInReplay", "QueryClosed"},
 			plant: func() bug { return bug{close: func(journal.Journal) error { return nil }} },
 		},
@@ -312,7 +312,7 @@ func lifeBugs() []planted {
 			}),
 		},
 		{
-			name:  "a restart forgets fences",
+			name:  "a restart loses fences",
 			finds: []string{"ReopenKeepsNumbers"},
 			plant: survives(func(_ string, events []journal.Event, deleted int) ([]journal.Event, int) {
 				if len(events) > deleted && events[len(events)-1].IsFence() {

@@ -80,7 +80,7 @@ func orderBugs() []planted {
 			}),
 		},
 		{
-			name:  "offsets that do not compare",
+			name:  "offsets that are not ordered",
 			finds: []string{"QueryOrder", "QueryResume"},
 			plant: offsets(func(o journal.Offset) journal.Offset { // "mem-10" is "mem-01", and back
 				prefix, digits, _ := strings.Cut(string(o), "-")
@@ -96,7 +96,7 @@ func orderBugs() []planted {
 				func(o journal.Offset) journal.Offset { return o[64:] }),
 		},
 		{
-			name:  "offsets of bytes",
+			name:  "offsets with a control character",
 			finds: []string{"QueryOrder"},
 			plant: offsets(func(o journal.Offset) journal.Offset { return "\x01" + o }, func(o journal.Offset) journal.Offset { return o[1:] }),
 		},
@@ -135,11 +135,11 @@ func swap(events []journal.Envelope, so func(a, b string) bool) {
 	}
 }
 
-// offsets writes offsets in another form with there, and reads that form with back. A nil back
-// means that there is its own inverse.
-func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
-	if back == nil {
-		back = there
+// offsets plants another form of offsets: encode converts to that form, and decode converts back. A
+// nil decode means that encode is its own inverse.
+func offsets(encode, decode func(journal.Offset) journal.Offset) func() bug {
+	if decode == nil {
+		decode = encode
 	}
 	or := func(change func(journal.Offset) journal.Offset, o journal.Offset) journal.Offset {
 		if o == "" {
@@ -150,19 +150,19 @@ func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
 	return func() bug {
 		return bug{
 			query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
-				p, err := j.Query(ctx, q, or(back, after))
+				p, err := j.Query(ctx, q, or(decode, after))
 				for i := range p.Events {
-					p.Events[i].Offset = there(p.Events[i].Offset)
+					p.Events[i].Offset = encode(p.Events[i].Offset)
 				}
-				p.Next = or(there, p.Next)
+				p.Next = or(encode, p.Next)
 				return p, err
 			},
 			end: func(ctx context.Context, j journal.Querier) (journal.Offset, error) {
 				o, err := j.End(ctx)
-				return or(there, o), err
+				return or(encode, o), err
 			},
 			await: func(ctx context.Context, j journal.Querier, after journal.Offset) error {
-				return j.Await(ctx, or(back, after))
+				return j.Await(ctx, or(decode, after))
 			},
 		}
 	}

@@ -181,7 +181,7 @@ func only(errs []error) error {
 	return errs[0]
 }
 
-// slots returns one slot per write, also when all were stored.
+// slots returns one slot per write, also if all writes were stored.
 func slots(errs []error, writes []journal.Write) []error {
 	if errs == nil {
 		return make([]error, len(writes))
@@ -201,7 +201,7 @@ func all(seq iter.Seq2[journal.Event, error]) ([]journal.Event, error) {
 	return events, nil
 }
 
-// again yields events and then an error unless it is nil.
+// again yields events, and then the error if it is not nil.
 func again(events []journal.Event, err error) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		for _, e := range events {

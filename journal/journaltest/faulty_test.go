@@ -33,7 +33,7 @@ func wantHighest(t *testing.T, f *journaltest.Faulty, want map[string]uint64) {
 	for id, n := range want {
 		got, err := f.Unwrap().HighestSequenceNr(t.Context(), id)
 		if err != nil || got != n {
-			t.Errorf("%q is at %d and %v, want %d", id, got, err, n)
+			t.Errorf("the highest number of %q is %d, %v, want %d", id, got, err, n)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	i := f.Inject(journaltest.Fault{})
 	select {
 	case <-i.Struck():
-		t.Error("struck before any call")
+		t.Error("Struck returned true before any call")
 	default:
 	}
 	if err := only(f.Append(t.Context(), []journal.Write{write("a", 0, 2)})); !errors.Is(err, journaltest.ErrInjected) || journal.NotStored(err) {

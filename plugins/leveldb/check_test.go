@@ -111,7 +111,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 			damaged := slices.Clone(im.data)
 			damaged[at] ^= mask
 			n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
-			if im.record(at) == last { // no record follows, so it may be torn
+			if im.record(at) == last { // no record follows, so this one may be torn
 				if err != nil || n != last {
 					t.Errorf("byte %d of the last record: %d events, %v", at, n, err)
 				}
@@ -161,8 +161,8 @@ func TestTruncatedLog(t *testing.T) {
 	}
 }
 
-// masks returns the bits to flip in a byte: one mask for each byte in turn, and all of them with
-// REFOLD_SOAK.
+// masks returns the masks of bits to flip in the byte at an offset: one of three masks in turn, or
+// all three with REFOLD_SOAK.
 func masks(at int) []byte {
 	all := []byte{0x01, 0x80, 0xff}
 	if effort.Soak() {
@@ -355,7 +355,7 @@ func TestHugeFooter(t *testing.T) {
 	}
 }
 
-// TestSplicedLog builds logs of parts that are intact when taken separately.
+// TestSplicedLog builds logs in which each part is intact, but the sequence of parts is wrong.
 func TestSplicedLog(t *testing.T) {
 	t.Parallel()
 	sizes := []int{100, 40_000, 50, 60}

@@ -134,7 +134,7 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 	return db, nil
 }
 
-// Journal returns the journal. It is the same one each time.
+// Journal returns the journal. All calls return the same one.
 //
 // The directory is released when the DB is closed. It is also released when the journal and, if
 // Snapshots was called, the snapshot store are closed.
@@ -143,7 +143,7 @@ func (db *DB) Journal() journal.Journal {
 	return &db.journal
 }
 
-// Snapshots returns the snapshot store. It is the same one each time. See Journal about closing.
+// Snapshots returns the snapshot store. All calls return the same one. See Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
 	db.handles.Take(db.snapshots.open)
 	return &db.snapshots

@@ -169,7 +169,7 @@ func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
 	return c
 }
 
-// tear returns the part of unsynced bytes that survives: a prefix, perhaps with zeros after it, or
+// tear returns the part of unsynced bytes that survives: a prefix, possibly with zeros after it, or
 // all bytes with some sectors lost.
 func (d *disk) tear(b []byte, offset int) []byte {
 	b = bytes.Clone(b)
@@ -236,7 +236,7 @@ func (d *disk) SetMeta(fd storage.FileDesc) error {
 	defer d.mu.Unlock()
 	if err := d.change(); err != nil {
 		if d.mode != faultCut && d.rnd.IntN(2) == 0 {
-			d.meta = fd // renamed, but not known to be synced
+			d.meta = fd // renamed, although the call returns an error
 		}
 		return err
 	}

@@ -25,9 +25,8 @@ func noContext() context.Context { return context.Background() }
 // killedKeys is how many keys crashDurable writes, one after the other.
 const killedKeys = 7
 
-// killedBatch returns the records of call n of crashDurable: it writes the number to three keys,
-// and in every third call it deletes one key. Some data is long, so that logs are flushed to
-// tables.
+// killedBatch returns the records of call n of crashDurable. Each call writes n to three keys, and
+// every third call deletes one of them. Some data is long, so that logs are flushed to tables.
 func killedBatch(n int) []durable.Record {
 	var batch []durable.Record
 	for i := range 3 {
@@ -59,7 +58,8 @@ func killedContent(calls int) map[string]string {
 }
 
 // crashDurable writes to a store until it is killed, and prints a line after each successful call.
-// It runs in a separate process of TestDurableKilled and starts after a number.
+// TestDurableKilled runs it in a separate process. The argument holds the directory and the number
+// of the last call.
 func crashDurable(dir string) {
 	dir, from, _ := strings.Cut(dir, "\n")
 	n, err := strconv.Atoi(from)

@@ -318,7 +318,7 @@ func TestDurableInUse(t *testing.T) {
 }
 
 // goldenDurable has a line for each record: key and value in hexadecimal. It is never changed; a
-// new version of the format adds another.
+// new version of the format adds another file.
 const goldenDurable = "testdata/durable/v1.golden"
 
 func TestDurableGolden(t *testing.T) {

@@ -114,9 +114,9 @@ func engineRecords(t *testing.T, b []byte) [][]byte {
 	}
 }
 
-// FuzzLog checks that the engine reads a log that passes the check to its end: both find the same
-// records. Its seeds are small, because the fuzzer tries inputs of more than a block a thousand
-// times less often; TestLongLogs covers them.
+// FuzzLog checks that the engine reads a log completely if the log passes the check, and that both
+// find the same records. Its seeds are small, because the fuzzer tries inputs of more than a block
+// a thousand times less often; TestLongLogs covers them.
 func FuzzLog(f *testing.F) {
 	b := logOf(f, 0, 1, 100, 600, 3)
 	f.Add(b, uint32(0), byte(0), uint16(0))

@@ -167,7 +167,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 		case errors.Is(errs[i], journal.ErrNotSent) && (errors.Is(errs[i], errPower) || errors.Is(errs[i], errFault)):
 			down = true
 		case !down || !errors.Is(errs[i], journal.ErrSkipped):
-			return fmt.Errorf("write %d of %q: %w", i, w.ID, errs[i]) // a conflict is wrong
+			return fmt.Errorf("write %d of %q: %w", i, w.ID, errs[i]) // a conflict must not occur
 		}
 	}
 	return unknownOutcome

@@ -26,7 +26,7 @@ import (
 )
 
 // wantOpenError checks that a directory can't be opened for the given reason, and that the error
-// names it.
+// names the directory.
 func wantOpenError(t *testing.T, dir string, cfg leveldb.Config, want error) {
 	t.Helper()
 	db, err := leveldb.Open(dir, cfg.WithLogSize(testLog))

@@ -25,13 +25,13 @@ func page(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Of
 	return p
 }
 
-// readAll reads all that matches a query.
+// readAll returns all events that match a query.
 func readAll(tb testing.TB, j journal.Querier, q journal.Criteria) []journal.Envelope {
 	tb.Helper()
 	return read(tb, j, q, "")
 }
 
-// read reads all matches of a query after an offset.
+// read returns the events after an offset that match a query.
 func read(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) []journal.Envelope {
 	tb.Helper()
 	var all []journal.Envelope
@@ -67,7 +67,7 @@ func found(t *testing.T, j journal.Querier, q journal.Criteria) []string {
 func wantOrder(t *testing.T, db *leveldb.DB, want ...string) {
 	t.Helper()
 	if got := found(t, db.TestJournal(), journal.Criteria{}); !slices.Equal(got, want) {
-		t.Errorf("%q are in order, want %q", got, want)
+		t.Errorf("the order is %q, want %q", got, want)
 	}
 	if err := db.VerifyOrder(t.Context()); err != nil {
 		t.Error(err)
@@ -282,7 +282,7 @@ func TestQueryDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Positions are not used again, although no event is left.
+	// Positions are not reused, even if no event is left.
 	if err := errors.Join(db.Compact(t.Context()), db.Close()); err != nil {
 		t.Fatal(err)
 	}

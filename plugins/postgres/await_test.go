@@ -53,8 +53,8 @@ func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	}
 }
 
-// TestAwait runs a reader that waits for events of another process. For the second event the reader
-// has lost its connection.
+// TestAwait runs a reader that waits for events of another process. Before the second event the
+// reader loses its connection.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestAwaitHeldBack(t *testing.T) {
 	_, tx := appendLate(t, writing, dsn, eventsOf("late", 0, 1))
 	store(t, writing.TestJournal(), eventsOf("early", 0, 1))
 	done := awaiting(t.Context(), reading.TestJournal(), "")
-	for reading.Looks() == 0 {
+	for reading.Refreshes() == 0 {
 		runtime.Gosched()
 	}
 	select {
@@ -129,7 +129,7 @@ func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	done := awaiting(t.Context(), j, "")
 	listening(t, dsn, 1)
 	store(t, writing, eventsOf("a", 0, 1))
-	if err := db.Pass(t.Context()); err != nil { // needed: the writer sends no notification
+	if err := db.Refresh(t.Context()); err != nil { // needed: the writer sends no notification
 		t.Fatal(err)
 	}
 	if err := j.Await(t.Context(), ""); err != nil {

@@ -146,7 +146,7 @@ func lockClass(schema string) int32 {
 	return int32(h.Sum32()) //nolint:gosec // any 32 bits
 }
 
-// Journal returns the journal. It is the same one each time.
+// Journal returns the journal. All calls return the same one.
 //
 // All connections are closed when the DB is closed. They are also closed when the journal and, if
 // Snapshots was called, the snapshot store are closed.
@@ -155,7 +155,7 @@ func (db *DB) Journal() journal.Journal {
 	return &db.journal
 }
 
-// Snapshots returns the snapshot store. It is the same one each time. See Journal about closing.
+// Snapshots returns the snapshot store. All calls return the same one. See Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
 	db.handles.Take(db.snapshots.handle)
 	return &db.snapshots

@@ -56,7 +56,7 @@ func TestSessionKeepsNoState(t *testing.T) {
 	}
 }
 
-// A plan that was made for small tables does not read all of them when they have grown.
+// A plan that was made for small tables does not scan whole tables after they have grown.
 func TestPlansAfterGrowth(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {

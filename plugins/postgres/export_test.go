@@ -76,8 +76,8 @@ func (db *DB) ReportNoCall() { db.watch.slowCall = 1<<63 - 1 }
 // Stall detects stalls from a sequence of watermarks.
 type Stall struct{ stall stall }
 
-// Saw adds a watermark. It returns "lasts" or "over" with the age if a report is due.
-func (s *Stall) Saw(now time.Time, below int64, held bool) string {
+// Observe adds a watermark. It returns "lasts" or "over" with the age if a report is due.
+func (s *Stall) Observe(now time.Time, below int64, held bool) string {
 	age, lasts, over := s.stall.saw(now, mark{below: below, held: held}, longStall)
 	switch {
 	case lasts:
@@ -121,14 +121,14 @@ func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql strin
 	return s.sql, params
 }
 
-// Pass refreshes the watermark.
-func (db *DB) Pass(ctx context.Context) error {
+// Refresh refreshes the watermark.
+func (db *DB) Refresh(ctx context.Context) error {
 	_, err := db.tail.watermark.refresh(ctx)
 	return err
 }
 
-// Looks returns the number of refreshes of the watermark.
-func (db *DB) Looks() uint64 {
+// Refreshes returns the number of refreshes of the watermark.
+func (db *DB) Refreshes() uint64 {
 	w := db.tail.watermark
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -111,7 +111,7 @@ func TestServerRejectsCalls(t *testing.T) {
 	for subject, c := range map[string]struct {
 		revoke, repair string // SQL; $db is the name of the database
 		want           error
-		reads          bool // still works
+		reads          bool // reads still succeed
 	}{
 		"no rights at all": {
 			"REVOKE ALL ON ALL TABLES IN SCHEMA refold FROM reader; REVOKE ALL ON ALL SEQUENCES IN SCHEMA refold FROM reader",

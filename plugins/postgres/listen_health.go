@@ -66,7 +66,7 @@ func (w *watch) logLost(ctx context.Context, err error) bool {
 // stall detects readers that wait for the same append for long.
 type stall struct {
 	below    int64     // ordinal up to which the order is settled
-	since    time.Time // when it stopped there; zero if it moves
+	since    time.Time // when the watermark stopped there; zero while it moves
 	reported bool      // this stall was reported
 	next     time.Time // earliest time of the next report
 }

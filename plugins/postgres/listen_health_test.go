@@ -168,7 +168,7 @@ func TestStalls(t *testing.T) {
 		{171, 30, false, "over 1m3s"},
 		{172, 30, false, ""},
 	} {
-		if got := s.Saw(now.Add(time.Duration(c.second)*time.Second), c.below, c.held); got != c.want {
+		if got := s.Observe(now.Add(time.Duration(c.second)*time.Second), c.below, c.held); got != c.want {
 			t.Errorf("after %d s, below %d, held: %v: reports %q, want %q", c.second, c.below, c.held, got, c.want)
 		}
 	}

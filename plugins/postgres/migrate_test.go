@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// The files can be executed manually.
+// The migration files can be executed manually.
 func TestManualMigration(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -82,7 +82,7 @@ func TestMigrateClaims(t *testing.T) {
 	}
 }
 
-// Of several nodes that start together, one migrates.
+// If several nodes start together, exactly one of them migrates.
 func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -113,7 +113,7 @@ func TestMigrationIsAtomic(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	admin := connect(t, dsn)
 	execute(t, admin, "CREATE SCHEMA refold")
-	execute(t, admin, "CREATE TABLE refold.snapshots (mine text)") // in the way
+	execute(t, admin, "CREATE TABLE refold.snapshots (mine text)") // conflicts with the migration
 	_, err := postgres.Open(t.Context(), dsn, postgres.Config{})
 	if err == nil || !strings.Contains(err.Error(), "001_journal") || !strings.Contains(err.Error(), "snapshots") {
 		t.Errorf("open: %v", err)

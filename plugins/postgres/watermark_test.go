@@ -200,7 +200,7 @@ func TestForgottenDraws(t *testing.T) {
 	}
 	got, next := readAll(t, j, journal.Criteria{}, "")
 	if len(got) != 1 || next != got[0].Offset {
-		t.Errorf("read %v up to %q: the end must be a stored event", named(got), next)
+		t.Errorf("read %v up to %q, want an end at a stored event", named(got), next)
 	}
 	server.Kill()
 	server.Restart(t)

@@ -319,7 +319,7 @@ func TestCasesFindBugs(t *testing.T) {
 	}
 	for name, ok := range found {
 		if !ok {
-			t.Errorf("no store fails %s", name)
+			t.Errorf("no faulty store is listed for case %s", name)
 		}
 	}
 }

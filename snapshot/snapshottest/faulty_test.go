@@ -48,7 +48,7 @@ func TestFaultyLosesTheNextSave(t *testing.T) {
 
 func TestFaultyReturnsTheGivenError(t *testing.T) {
 	t.Parallel()
-	f, failure := faulty(), errors.New("disk on fire")
+	f, failure := faulty(), errors.New("other failure")
 	f.Inject(snapshottest.Fault{Err: failure})
 	if err := f.Save(t.Context(), some()); !errors.Is(err, failure) || stored(t, f, "a") {
 		t.Errorf("Save: %v, want the error of the fault and nothing stored", err)
