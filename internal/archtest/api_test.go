@@ -73,7 +73,8 @@ func difference(want, got string) (lines []string) {
 	return lines[:min(len(lines), 20)]
 }
 
-// exportedAPI returns a line for each exported function, method, type, field, variable and constant.
+// exportedAPI returns a line for each exported function, method, type, field, variable and
+// constant.
 func exportedAPI(f *ast.File) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, decl := range f.Decls {

@@ -42,7 +42,8 @@ func TestPublicSurfaceIsSmall(t *testing.T) {
 	}
 }
 
-// A reader finds a feature in one file, so the tree has at most maxFiles Go files, apart from tests.
+// A reader finds a feature in one file, so the tree has at most maxFiles Go files, apart from
+// tests.
 func TestFilesAreFew(t *testing.T) {
 	t.Parallel()
 	files := slices.DeleteFunc(trackedFiles(t), func(name string) bool {

@@ -257,8 +257,8 @@ func (l Lane) String() string {
 // Credited reports whether a sender needs credit on the lane.
 func (l Lane) Credited() bool { return l == Data || l == Bulk }
 
-// Reason is the reason for dropping a frame or a message. transport.Reason documents the values. The
-// zero value is no reason.
+// Reason is the reason for dropping a frame or a message. transport.Reason documents the values.
+// The zero value is no reason.
 type Reason uint8
 
 // The reasons, in the order of their names in String.

@@ -69,7 +69,8 @@ func (m *Mailbox[T]) Add(v T) bool {
 	return !m.closed
 }
 
-// Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and ErrClosed.
+// Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and
+// ErrClosed.
 func (m *Mailbox[T]) Offer(of, bytes int, v T) error {
 	_, err := m.offer(of, bytes, v)
 	return err

@@ -274,8 +274,9 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// TestDownedPairReconnects downs one of three nodes, then another one, and the third continues alone.
-// The first two reconnect while the third is paused. In their own view they are two of three.
+// TestDownedPairReconnects downs one of three nodes, then another one, and the third continues
+// alone. The first two reconnect while the third is paused. In their own view they are two of
+// three.
 func TestDownedPairReconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -313,9 +314,9 @@ func TestDownedPairReconnects(t *testing.T) {
 	}
 }
 
-// TestRestartJoinsQuickly checks that a restarted node becomes a member as soon as its previous incarnation
-// is removed, or as soon as the seeds can admit it. The node does not wait for the next round of
-// join requests.
+// TestRestartJoinsQuickly checks that a restarted node becomes a member as soon as its previous
+// incarnation is removed, or as soon as the seeds can admit it. The node does not wait for the next
+// round of join requests.
 func TestRestartJoinsQuickly(t *testing.T) {
 	t.Parallel()
 	restart := 10 * time.Second // membership.Settings.RetryJoinAfter
@@ -356,9 +357,9 @@ func TestRestartJoinsQuickly(t *testing.T) {
 	}
 }
 
-// TestJoinThroughSuspendedNode checks that a suspended node admits no new node. A new
-// incarnation of a member does not prove to it that the previous incarnation is dead. Otherwise the
-// suspended node could continue alone while the rest of its cluster continues elsewhere.
+// TestJoinThroughSuspendedNode checks that a suspended node admits no new node. A new incarnation
+// of a member does not prove to it that the previous incarnation is dead. Otherwise the suspended
+// node could continue alone while the rest of its cluster continues elsewhere.
 func TestJoinThroughSuspendedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

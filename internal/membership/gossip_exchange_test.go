@@ -330,8 +330,8 @@ func TestLeaderInformsOldestMembers(t *testing.T) {
 	}
 }
 
-// TestMergeNeverRevertsStatus checks that a merge with an earlier state never reverts the status of a
-// member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after it
+// TestMergeNeverRevertsStatus checks that a merge with an earlier state never reverts the status of
+// a member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after it
 // would stay forever.
 func TestMergeNeverRevertsStatus(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-func TestConfigNamesInvalidFields(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	valid := func() node.Config {
 		return node.Config{Cluster: "test", Downing: splitbrain.Settings{StableAfter: 5 * time.Second}}
@@ -30,9 +30,9 @@ func TestConfigNamesInvalidFields(t *testing.T) {
 		{"no cluster", func(c *node.Config) { c.Cluster = "" }, "Config.Cluster"},
 		{"exit timeout", func(c *node.Config) { c.ExitTimeout = -1 }, "Config.ExitTimeout"},
 		{"downing", func(c *node.Config) { c.Downing.QuorumSize = 3 }, "Config.Downing.QuorumSize"},
-		{"a key of downing", func(c *node.Config) { c.Membership.Check = []membership.Setting{{Key: "downing"}} }, `"downing"`},
-		{"decided too late", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 10 * time.Second }, "UndecidedAfter"},
-		{"halted before a decision", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 5 * time.Second }, "UndecidedAfter"},
+		{"reserved key", func(c *node.Config) { c.Membership.Check = []membership.Setting{{Key: "downing"}} }, `"downing"`},
+		{"undecided too long", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 10 * time.Second }, "UndecidedAfter"},
+		{"undecided before a decision", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 5 * time.Second }, "UndecidedAfter"},
 		{"suspended too late", func(c *node.Config) { c.Membership.Settings.SuspendAfter = 10 * time.Second }, "SuspendAfter"},
 		{"no self", func(*node.Config) {}, "Config.Membership.Self"},
 	} {
@@ -47,14 +47,14 @@ func TestConfigNamesInvalidFields(t *testing.T) {
 	}
 }
 
-func TestSuspensionComesBeforeOthersStart(t *testing.T) {
+func TestSuspensionDefaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		downing splitbrain.Settings
-		want    time.Duration // without a link
-		open    time.Duration // without a decision
-		ends    time.Duration // without a confirmation
+		want    time.Duration // SuspendAfter
+		open    time.Duration // UndecidedAfter
+		ends    time.Duration // GiveUpAfter
 	}{
 		{"stable-after", splitbrain.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
 		{"default", splitbrain.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
@@ -78,84 +78,84 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 	}
 }
 
-func TestDowningIsCheckedOnJoin(t *testing.T) {
+func TestJoinChecksDowning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cluster(2, nil)
 	c := w.add("c", 3, func(cfg *node.Config) { cfg.Downing.StableAfter = 6 * time.Second })
 	c.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"a", "b"}}})
-	w.until("the third stops", c.Stopped)
+	w.until("the third node stops", c.Stopped)
 	if last := c.life[len(c.life)-1]; last.Reason != membership.Incompatible {
-		t.Errorf("it stopped because of %v", last.Reason)
+		t.Errorf("the third node stopped because of %v, want Incompatible", last.Reason)
 	}
 }
 
-// A node that crashed is downed by the resolver of the leader, and its singleton starts elsewhere,
-// but only after the margin.
-func TestACrashedHost(t *testing.T) {
+// The resolver of the leader downs a crashed node. Its singleton starts on another node after the
+// removal margin.
+func TestCrashedHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(3, nil)
 	for _, b := range nodes {
 		b.host(singleton.Config{Name: "one"})
 	}
-	w.until("one runs", func() bool { return len(w.hosts("one")) > 0 })
+	w.until("an instance runs", func() bool { return len(w.hosts("one")) > 0 })
 	if got := w.hosts("one"); !slices.Equal(got, []string{"a"}) {
-		t.Fatalf("it runs on %v", got)
+		t.Fatalf("the instance runs on %v, want a", got)
 	}
 	nodes[0].dead = true
-	w.until("it is removed", func() bool { return len(nodes[1].View().Members) == 2 })
+	w.until("a is removed", func() bool { return len(nodes[1].View().Members) == 2 })
 	removed := w.now
-	w.until("one runs again", func() bool { return len(w.hosts("one")) > 0 })
+	w.until("an instance runs again", func() bool { return len(w.hosts("one")) > 0 })
 	if got := w.hosts("one"); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("it runs on %v", got)
+		t.Errorf("the instance runs on %v, want b", got)
 	}
-	if margin := w.now - removed; margin < 4*time.Second { // the other one may have removed it a little earlier
-		t.Errorf("it started %v after the removal", margin)
+	if margin := w.now - removed; margin < 4*time.Second { // c may have removed a a little earlier
+		t.Errorf("the instance started %v after the removal, want at least 4s", margin)
 	}
-	if nodes[1].lived(membership.Suspended) || nodes[2].lived(membership.Suspended) {
-		t.Error("the survivor decided in time and still stopped hosting")
+	if nodes[1].hasLife(membership.Suspended) || nodes[2].hasLife(membership.Suspended) {
+		t.Error("a surviving node was suspended although it decided in time")
 	}
 }
 
-// A node whose link is gone stops its singletons before others start them, and is down when it is
-// back.
-func TestALostLink(t *testing.T) {
+// A node without a link stops its singletons before other nodes start them. When its link is
+// restored it ends, because it was downed.
+func TestLostLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(3, nil)
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	w.isolate(nodes[0], true)
-	w.until("it runs elsewhere", func() bool {
+	w.until("the instance runs on another node", func() bool {
 		if len(w.hosts("singleton")) > 1 {
-			t.Fatalf("it runs on %v", w.hosts("singleton"))
+			t.Fatalf("instances run on %v at the same time", w.hosts("singleton"))
 		}
 		return nodes[1].runs("singleton")
 	})
-	if !nodes[0].lived(membership.Suspended) || nodes[0].lived(membership.Downed) {
-		t.Errorf("the lost node lived %v", nodes[0].life)
+	if !nodes[0].hasLife(membership.Suspended) || nodes[0].hasLife(membership.Downed) {
+		t.Errorf("life events of the disconnected node: %v, want Suspended and not Downed", nodes[0].life)
 	}
 	if nodes[0].Counters().Downing[splitbrain.Decided] > 0 {
-		t.Error("the lost node has decided about the others")
+		t.Error("the disconnected node took a downing decision")
 	}
 	w.isolate(nodes[0], false)
-	w.until("it learns that it is down", nodes[0].Stopped)
+	w.until("the disconnected node stops", nodes[0].Stopped)
 }
 
-// Nodes that are cut off from the others and lose their links for a moment before they decide
-// restart StableAfter. The others do not restart it, so these nodes have to stop hosting before
-// they decide.
-func TestALostLinkBeforeTheDecision(t *testing.T) {
+// Two nodes are partitioned from the others and also lose their links for a moment before they
+// decide. The loss restarts their StableAfter, but not that of the other nodes, so the two nodes
+// must stop hosting before they decide.
+func TestLostLinkBeforeDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(5, nil)
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	w.run(10 * time.Second)
 	few, most := nodes[:2], nodes[2:]
 	cut := func() {
@@ -166,8 +166,8 @@ func TestALostLinkBeforeTheDecision(t *testing.T) {
 		}
 	}
 	cut()
-	w.until("all find the others unreachable", func() bool {
-		return !slices.ContainsFunc(nodes, func(b *box) bool { return len(b.View().Unreachable) < 2 })
+	w.until("each side finds the other side unreachable", func() bool {
+		return !slices.ContainsFunc(nodes, func(b *simNode) bool { return len(b.View().Unreachable) < 2 })
 	})
 	for range 2 {
 		w.run(2500 * time.Millisecond)
@@ -178,24 +178,25 @@ func TestALostLinkBeforeTheDecision(t *testing.T) {
 		clear(w.cut)
 		cut()
 	}
-	w.until("it runs elsewhere", func() bool {
+	w.until("the instance runs on another node", func() bool {
 		if len(w.hosts("singleton")) > 1 {
-			t.Fatalf("it runs on %v", w.hosts("singleton"))
+			t.Fatalf("instances run on %v at the same time", w.hosts("singleton"))
 		}
 		return most[0].runs("singleton")
 	})
-	if few[0].lived(membership.Downed) {
-		t.Errorf("it has decided in time: %v", few[0].life)
+	if few[0].hasLife(membership.Downed) {
+		t.Errorf("the smaller side decided in time: life events %v", few[0].life)
 	}
 	for _, b := range most {
-		if b.lived(membership.Suspended) {
-			t.Errorf("%v has decided in time, and lived %v", b.self, b.life)
+		if b.hasLife(membership.Suspended) {
+			t.Errorf("%v was suspended although it decided in time: life events %v", b.self, b.life)
 		}
 	}
 }
 
-// A node starts nothing while it does not hear itself, even if the margin is over.
-func TestALostLinkInTheMargin(t *testing.T) {
+// A node that does not receive its own heartbeats starts no instance, even after the removal
+// margin.
+func TestLostLinkDuringMargin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(3, func(cfg *node.Config) {
@@ -205,9 +206,9 @@ func TestALostLinkInTheMargin(t *testing.T) {
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	nodes[0].dead = true
-	w.until("it is removed", func() bool { return len(nodes[1].View().Members) == 2 })
+	w.until("a is removed", func() bool { return len(nodes[1].View().Members) == 2 })
 	w.run(2 * time.Second)
 	w.isolate(nodes[1], true)
 	w.run(7 * time.Second)
@@ -216,60 +217,61 @@ func TestALostLinkInTheMargin(t *testing.T) {
 		t.Fatalf("connected %t, suspended %t, started %v", nodes[1].View().Connected, nodes[1].Suspended(), nodes[1].started)
 	}
 	w.isolate(nodes[1], false)
-	w.until("both run", func() bool { return nodes[1].runs("singleton") && nodes[1].runs("late") })
+	w.until("both singletons run", func() bool { return nodes[1].runs("singleton") && nodes[1].runs("late") })
 }
 
-// A link that is restored in time has no effect.
-func TestABrokerThatReturns(t *testing.T) {
+// An outage of the broker for a minute suspends the singleton, but removes no member.
+func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(3, nil)
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	for _, b := range nodes {
 		w.isolate(b, true)
 	}
 	w.run(time.Minute)
 	if got := w.hosts("singleton"); len(got) > 0 {
-		t.Errorf("it runs on %v, without a broker for a minute", got)
+		t.Errorf("the instance still runs on %v after a minute without a broker", got)
 	}
 	clear(w.cut)
-	w.until("it runs again", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs again", func() bool { return nodes[0].runs("singleton") })
 	for _, b := range nodes {
 		if b.up() != 3 || b.Stopped() {
-			t.Errorf("%v has %d members up", b.self, b.up())
+			t.Errorf("%v has %d members up or has stopped, want 3 members", b.self, b.up())
 		}
 	}
 }
 
-// A node that was paused learns that before anything else, so it starts nothing.
-func TestALateAnswerToAPausedNode(t *testing.T) {
+// A node that was paused handles the pause before any other input. It therefore ignores the late
+// answer of the lease store and starts no instance.
+func TestLateAnswerToPausedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.leases["test-singleton-singleton"] = identity.Node{Name: "z", UID: 9}
 	a := w.cluster(1, nil)[0]
 	a.host(singleton.Config{UseLease: true})
-	w.until("it asks for the lease", func() bool { return len(a.asked) > 0 })
+	w.until("the node requests the lease", func() bool { return len(a.asked) > 0 })
 	w.run(4900 * time.Millisecond)
 	delete(w.leases, "test-singleton-singleton")
 	asked := len(a.asked)
 	w.now += time.Minute
-	a.step(node.LeaseAnswer{Lease: "test-singleton-singleton", Held: true}) // to nothing
+	a.step(node.LeaseAnswer{Lease: "test-singleton-singleton", Held: true}) // no request is open
 	if len(a.started) > 0 {
-		t.Fatal("an unexpected answer started an instance")
+		t.Fatal("the late answer started an instance")
 	}
-	if !a.lived(membership.Disconnected) || !a.lived(membership.Suspended) {
-		t.Errorf("the node lived %v", a.life)
+	if !a.hasLife(membership.Disconnected) || !a.hasLife(membership.Suspended) {
+		t.Errorf("life events of the node: %v, want Disconnected and Suspended", a.life)
 	}
-	w.until("it runs with the lease", func() bool { return a.runs("singleton") })
+	w.until("the instance runs with the lease", func() bool { return a.runs("singleton") })
 	if len(a.asked) == asked {
-		t.Error("it runs without having asked")
+		t.Error("the instance started without a new request for the lease")
 	}
 }
 
-// A node that leaves hands its singletons over, and goes when that is done.
+// A leaving node hands over its singletons before it stops.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,47 +279,47 @@ func TestLeaving(t *testing.T) {
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	nodes[0].hold = true
 	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
-	w.until("it is asked to end", func() bool { return len(nodes[0].stopped) > 0 })
+	w.until("the instance is asked to stop", func() bool { return len(nodes[0].stopped) > 0 })
 	w.run(5 * time.Second)
 	if nodes[0].Stopped() || len(w.hosts("singleton")) != 1 {
-		t.Fatalf("the node did not wait for its singleton: it runs on %v", w.hosts("singleton"))
+		t.Fatalf("the leaving node did not wait for its singleton, which runs on %v", w.hosts("singleton"))
 	}
 	nodes[0].step(node.InstanceEnded{Instance: nodes[0].stopped[0]})
-	w.until("the node is gone", nodes[0].Stopped)
+	w.until("the node stops", nodes[0].Stopped)
 	if last := nodes[0].life[len(nodes[0].life)-1]; last.Reason != membership.Left {
-		t.Errorf("it stopped because of %v", last.Reason)
+		t.Errorf("the node stopped because of %v, want Left", last.Reason)
 	}
-	w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
+	w.until("the instance runs on b", func() bool { return nodes[1].runs("singleton") })
 }
 
 // A singleton that does not end delays the exit of the node for a limited time.
-func TestLeavingInVain(t *testing.T) {
+func TestLeavingWithStuckSingleton(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(2, nil)
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
-	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 	nodes[0].hold = true
 	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
-	w.until("the node is gone", nodes[0].Stopped)
+	w.until("the node stops", nodes[0].Stopped)
 	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "singleton: hand-over timed out") {
-		t.Error("the missing hand-over of the singleton was not logged")
+		t.Error("the time-out of the hand-over was not counted and logged")
 	}
 	if nodes[0].Next() == node.Never {
-		t.Error("the node is done while an instance runs")
+		t.Error("Next is Never while an instance runs")
 	}
 	nodes[0].step(node.InstanceEnded{Instance: nodes[0].stopped[0]})
 	if nodes[0].Next() != node.Never {
-		t.Error("the node is not done")
+		t.Error("Next is not Never after the last instance has ended")
 	}
 }
 
-// A message for a singleton arrives wherever that is, this node included.
+// Messages for a singleton are forwarded to its node, which may be this node.
 func TestForwarding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -327,25 +329,25 @@ func TestForwarding(t *testing.T) {
 		b.step(node.Forward{Singleton: "singleton", Message: 1})
 		b.step(node.Forward{Singleton: "other", Message: 2})
 		if want := []node.Forward{{Singleton: "other", Message: 2}}; !slices.Equal(b.dropped, want) {
-			t.Errorf("%v dropped %v", b.self, b.dropped)
+			t.Errorf("%v dropped %v, want only the message of the singleton without a proxy", b.self, b.dropped)
 		}
 	}
 	for _, b := range nodes {
 		b.host(singleton.Config{})
 	}
 	for _, b := range nodes {
-		w.until("it is forwarded", func() bool { return len(b.forwarded) > 0 })
+		w.until("the message is forwarded", func() bool { return len(b.forwarded) > 0 })
 		if want := (node.Forwarded{Forward: node.Forward{Singleton: "singleton", Message: 1}, To: nodes[0].self}); b.forwarded[0] != want {
-			t.Errorf("%v forwarded %v", b.self, b.forwarded[0])
+			t.Errorf("%v forwarded %v, want message 1 to a", b.self, b.forwarded[0])
 		}
 		if at, known := b.Oldest("singleton"); at != nodes[0].self || !known {
-			t.Errorf("%v finds it on %v, %v", b.self, at, known)
+			t.Errorf("Oldest on %v = %v, %v, want a, true", b.self, at, known)
 		}
 	}
 }
 
-// A singleton that runs nowhere is complained about once, by those that look for it.
-func TestTheSilentOldestIsReported(t *testing.T) {
+// A proxy logs one warning about a singleton without an instance.
+func TestSilentOldest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.cluster(1, nil)[0]
@@ -358,7 +360,7 @@ func TestTheSilentOldestIsReported(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("complained about %d times", n)
+		t.Errorf("the warning was logged %d times, want once", n)
 	}
 }
 
@@ -369,23 +371,23 @@ func TestLeaseMajority(t *testing.T) {
 		c.Downing = splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second}
 	})
 	nodes[1].dead = true
-	w.until("the other is removed", func() bool { return len(nodes[0].View().Members) == 1 })
+	w.until("the crashed node is removed", func() bool { return len(nodes[0].View().Members) == 1 })
 	if w.leases["test-downing"] != nodes[0].self {
-		t.Errorf("the lease is held by %v", w.leases)
+		t.Errorf("the leases are held by %v, want the survivor", w.leases)
 	}
 	w.until("the lease is released", func() bool { return w.leases["test-downing"].IsZero() })
 }
 
-// The node that has the lease decides although another one leads by now.
-func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
+// The owner of the lease decides although another node has become the leader.
+func TestLeaseOwnerDecides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	add := func(name string, members int) *box {
+	add := func(name string, members int) *simNode {
 		b := w.add(name, uint64(members), func(c *node.Config) {
 			c.Downing = splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
 		})
 		b.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"b"}}})
-		w.until("it is up", func() bool { return b.up() == members })
+		w.until("the node is up", func() bool { return b.up() == members })
 		return b
 	}
 	b, c, d := add("b", 1), add("c", 2), add("d", 3)
@@ -394,19 +396,19 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	a := add("a", 3)
 	c.dead = true
 	w.until("c is removed", func() bool { return len(a.View().Members) == 2 || a.Counters().Downing[splitbrain.WithoutLease] > 0 })
-	for nr, n := range []*box{a, b} {
+	for nr, n := range []*simNode{a, b} {
 		if owner := w.leases["test-downing"]; n.up() != 2 || owner != b.self || n.Counters().Downing[splitbrain.Decided] != uint64(2*nr) {
-			t.Errorf("%v: %d up, the lease is held by %v, %v", n.self, n.up(), owner, n.Counters().Downing)
+			t.Errorf("%v has %d members up and the decisions %[4]v; the lease is held by %[3]v", n.self, n.up(), owner, n.Counters().Downing)
 		}
 	}
 }
 
-func TestMessagesWithoutADestination(t *testing.T) {
+func TestMessagesWithoutDestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.cluster(1, nil)[0]
 	stranger := identity.Node{Name: "z", UID: 9}
-	handOver := singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "nobody"})
+	handOver := singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "none"})
 	for _, in := range []node.Received{
 		{From: stranger, To: a.self, Kind: node.KindSingleton, Data: handOver},
 		{From: stranger, To: identity.Node{Name: "a"}, Kind: node.KindSingleton, Data: handOver},
@@ -417,38 +419,38 @@ func TestMessagesWithoutADestination(t *testing.T) {
 		before := a.Counters().Refused
 		a.step(in)
 		if got := a.Counters().Refused - before; got != 1 {
-			t.Errorf("%v of kind %d from %v: refused %d", in.To, in.Kind, in.From, got)
+			t.Errorf("message to %v of kind %d from %v: %d were counted as refused, want 1", in.To, in.Kind, in.From, got)
 		}
 	}
 	a.step(node.Received{From: stranger, To: a.self, Kind: node.KindSingleton, Data: []byte("garbage")})
 	if a.Counters().Malformed != 1 {
-		t.Error("garbage was not counted")
+		t.Error("the malformed message was not counted")
 	}
 }
 
-func TestNamesAreTakenOnce(t *testing.T) {
+func TestDuplicateNames(t *testing.T) {
 	t.Parallel()
 	a := newWorld(t).add("a", 1, nil)
 	a.host(singleton.Config{})
 	if _, err := a.Host(0, singleton.Config{Name: "singleton"}); err == nil {
-		t.Error("two managers for one singleton")
+		t.Error("Host accepted the same name twice")
 	}
 	a.proxy(singleton.ProxyConfig{})
 	if _, err := a.Proxy(0, singleton.ProxyConfig{Singleton: "singleton"}); err == nil {
-		t.Error("two proxies for one singleton")
+		t.Error("Proxy accepted the same name twice")
 	}
 	if _, err := a.Host(0, singleton.Config{Name: "x", MinRetries: -1}); err == nil {
-		t.Error("a wrong configuration was taken")
+		t.Error("Host accepted an invalid configuration")
 	}
 	if _, err := a.Proxy(0, singleton.ProxyConfig{Singleton: "x", BufferSize: 1 << 20}); err == nil {
-		t.Error("a wrong configuration was taken")
+		t.Error("Proxy accepted an invalid configuration")
 	}
 }
 
-// TestABrokerThatReturnsToFewer has a broker outage during which one node crashes. The other nodes
-// lost their links together, so they are the larger side, regardless of the decision of the silent
-// node. But the silent node may have held the lease.
-func TestABrokerThatReturnsToFewer(t *testing.T) {
+// TestBrokerOutageWithCrash has a broker outage during which one node crashes. The other nodes lost
+// their links together, so they are the larger side whatever the crashed node has decided. With a
+// lease they end, because the crashed node may have held it.
+func TestBrokerOutageWithCrash(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {
 		w := newWorld(t)
@@ -458,7 +460,7 @@ func TestABrokerThatReturnsToFewer(t *testing.T) {
 		for _, b := range nodes {
 			b.host(singleton.Config{})
 		}
-		w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+		w.until("the instance runs on a", func() bool { return nodes[0].runs("singleton") })
 		for _, b := range nodes {
 			w.isolate(b, true)
 		}
@@ -467,17 +469,17 @@ func TestABrokerThatReturnsToFewer(t *testing.T) {
 		w.run(30 * time.Second)
 		clear(w.cut)
 		if strategy == downing.KeepMajority {
-			w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
+			w.until("the instance runs on b", func() bool { return nodes[1].runs("singleton") })
 			if nodes[1].up() != 2 || nodes[2].up() != 2 {
-				t.Errorf("%d and %d are up", nodes[1].up(), nodes[2].up())
+				t.Errorf("%d and %d members are up, want 2 on both nodes", nodes[1].up(), nodes[2].up())
 			}
 			continue
 		}
-		w.until("both have ended", func() bool { return nodes[1].Stopped() && nodes[2].Stopped() })
+		w.until("both nodes have ended", func() bool { return nodes[1].Stopped() && nodes[2].Stopped() })
 		ended := membership.Life{Kind: membership.Stopped, Reason: membership.WasDowned}
 		for _, b := range nodes[1:] {
 			if len(b.started) > 0 || b.Counters().Downing != nodes[0].Counters().Downing || !slices.Contains(b.life, ended) {
-				t.Errorf("%v has started %v, decided %v and lived %v", b.self, b.started, b.Counters().Downing, b.life)
+				t.Errorf("%v started %v, with the decisions %v and the life events %v", b.self, b.started, b.Counters().Downing, b.life)
 			}
 		}
 	}

@@ -18,19 +18,19 @@ import (
 
 const latency = 2 * time.Millisecond
 
-// world is a few nodes on one clock, a network that loses nothing unless it is cut, and a lease
-// that works.
+// world simulates a few nodes with one clock, a network that loses only the messages of cut pairs,
+// and a lease store without faults.
 type world struct {
-	t      *testing.T
-	now    time.Duration
-	nodes  []*box
-	flying []parcel
-	cut    map[[2]string]bool
-	leases map[string]identity.Node
+	t        *testing.T
+	now      time.Duration
+	nodes    []*simNode
+	inFlight []envelope
+	cut      map[[2]string]bool
+	leases   map[string]identity.Node
 }
 
-// box is one node with the effects that were carried out for it.
-type box struct {
+// simNode is one node and the effects that it has returned.
+type simNode struct {
 	*node.Machine
 
 	w         *world
@@ -42,11 +42,11 @@ type box struct {
 	forwarded []node.Forwarded
 	dropped   []node.Forward
 	asked     []node.LeaseOp
-	hold      bool // instances that are asked to end go on
+	hold      bool // instances continue after a request to stop
 	dead      bool
 }
 
-type parcel struct {
+type envelope struct {
 	at   time.Duration
 	from identity.Node
 	send membership.Send
@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 
 func settings() splitbrain.Settings { return splitbrain.Settings{StableAfter: 5 * time.Second} }
 
-func (w *world) add(name string, uid uint64, change func(*node.Config)) *box {
+func (w *world) add(name string, uid uint64, change func(*node.Config)) *simNode {
 	w.t.Helper()
 	self := identity.Node{Name: name, UID: uid}
 	cfg := node.Config{
@@ -74,28 +74,28 @@ func (w *world) add(name string, uid uint64, change func(*node.Config)) *box {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	b := &box{Machine: m, w: w, self: self}
+	b := &simNode{Machine: m, w: w, self: self}
 	w.nodes = append(w.nodes, b)
 	return b
 }
 
-// cluster is n nodes that are up, the first of which is the oldest.
-func (w *world) cluster(n int, change func(*node.Config)) []*box {
+// cluster starts n nodes and waits until all are up. The first is the oldest.
+func (w *world) cluster(n int, change func(*node.Config)) []*simNode {
 	w.t.Helper()
 	for i := range n {
 		b := w.add(string(rune('a'+i)), uint64(i+1), change)
 		b.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"a", "b"}}})
 		if i == 0 {
-			w.until("the first is up", func() bool { return b.up() == 1 })
+			w.until("the first node is up", func() bool { return b.up() == 1 })
 		}
 	}
-	w.until("all are up", func() bool {
-		return !slices.ContainsFunc(w.nodes, func(b *box) bool { return b.up() != n })
+	w.until("all nodes are up", func() bool {
+		return !slices.ContainsFunc(w.nodes, func(b *simNode) bool { return b.up() != n })
 	})
 	return w.nodes
 }
 
-func (b *box) up() (n int) {
+func (b *simNode) up() (n int) {
 	for _, m := range b.View().Members {
 		if m.Status == identity.Up {
 			n++
@@ -104,32 +104,32 @@ func (b *box) up() (n int) {
 	return n
 }
 
-func (b *box) step(in node.Input) { b.carry(b.Step(b.w.now, in)) }
+func (b *simNode) step(in node.Input) { b.apply(b.Step(b.w.now, in)) }
 
-func (b *box) host(cfg singleton.Config) {
+func (b *simNode) host(cfg singleton.Config) {
 	b.w.t.Helper()
 	e, err := b.Host(b.w.now, cfg)
 	if err != nil {
 		b.w.t.Fatal(err)
 	}
-	b.carry(e)
+	b.apply(e)
 }
 
-func (b *box) proxy(cfg singleton.ProxyConfig) {
+func (b *simNode) proxy(cfg singleton.ProxyConfig) {
 	b.w.t.Helper()
 	e, err := b.Proxy(b.w.now, cfg)
 	if err != nil {
 		b.w.t.Fatal(err)
 	}
-	b.carry(e)
+	b.apply(e)
 }
 
-func (b *box) carry(e node.Effects) {
+func (b *simNode) apply(e node.Effects) {
 	for _, l := range e.Log {
 		b.lines = append(b.lines, l.Message)
 	}
 	for _, s := range e.Send {
-		b.w.flying = append(b.w.flying, parcel{b.w.now + latency, b.self, s})
+		b.w.inFlight = append(b.w.inFlight, envelope{b.w.now + latency, b.self, s})
 	}
 	b.life = append(b.life, e.Life...)
 	b.started = append(b.started, e.Start...)
@@ -152,7 +152,7 @@ func (b *box) carry(e node.Effects) {
 	}
 }
 
-func (b *box) lease(op node.LeaseOp) {
+func (b *simNode) lease(op node.LeaseOp) {
 	holder := b.w.leases[op.Lease]
 	switch {
 	case op.Release:
@@ -168,24 +168,25 @@ func (b *box) lease(op node.LeaseOp) {
 	}
 }
 
-func (b *box) lived(kind membership.LifeKind) bool {
+func (b *simNode) hasLife(kind membership.LifeKind) bool {
 	return slices.ContainsFunc(b.life, func(l membership.Life) bool { return l.Kind == kind })
 }
 
 // runs reports whether an instance of a singleton runs on the node.
-func (b *box) runs(name string) bool {
+func (b *simNode) runs(name string) bool {
 	return !b.dead && slices.ContainsFunc(b.Singletons(), func(s node.Singleton) bool { return s.Name == name && s.Instance != 0 })
 }
 
-// isolate cuts a node off from all, itself included: its link to the broker is gone.
-func (w *world) isolate(b *box, cut bool) {
+// isolate cuts the link of a node to the broker, or restores it. The node does not receive its own
+// messages either.
+func (w *world) isolate(b *simNode, cut bool) {
 	for _, o := range w.nodes {
 		w.cut[[2]string{b.self.Name, o.self.Name}] = cut
 		w.cut[[2]string{o.self.Name, b.self.Name}] = cut
 	}
 }
 
-// next handles the next event, but none after the given time.
+// next handles the next event. It returns false if there is none until the given time.
 func (w *world) next(limit time.Duration) bool {
 	at := limit + 1
 	for _, b := range w.nodes {
@@ -193,28 +194,28 @@ func (w *world) next(limit time.Duration) bool {
 			at = min(at, b.Next())
 		}
 	}
-	if len(w.flying) > 0 {
-		at = min(at, w.flying[0].at)
+	if len(w.inFlight) > 0 {
+		at = min(at, w.inFlight[0].at)
 	}
 	if at > limit {
 		w.now = max(w.now, limit)
 		return false
 	}
 	w.now = max(w.now, at)
-	for len(w.flying) > 0 && w.flying[0].at <= w.now {
-		p := w.flying[0]
-		w.flying = w.flying[1:]
+	for len(w.inFlight) > 0 && w.inFlight[0].at <= w.now {
+		p := w.inFlight[0]
+		w.inFlight = w.inFlight[1:]
 		w.deliver(p)
 	}
 	for _, b := range w.nodes {
 		if !b.dead && b.Next() <= w.now {
-			b.carry(b.Tick(w.now))
+			b.apply(b.Tick(w.now))
 		}
 	}
 	return true
 }
 
-func (w *world) deliver(p parcel) {
+func (w *world) deliver(p envelope) {
 	for _, b := range w.nodes {
 		if !b.dead && b.self.Name == p.send.To.Name && !w.cut[[2]string{p.from.Name, b.self.Name}] {
 			b.step(node.Received{From: p.from, To: p.send.To, Kind: p.send.Kind, Data: p.send.Data})
@@ -227,17 +228,17 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// until runs until something holds, at most for two minutes.
+// until runs the simulation until a condition holds, for at most two minutes.
 func (w *world) until(subject string, holds func() bool) {
 	w.t.Helper()
 	for limit := w.now + 2*time.Minute; !holds(); {
 		if !w.next(limit) {
-			w.t.Fatalf("after two minutes it is not true that %s", subject)
+			w.t.Fatalf("timed out after two minutes, waiting until %s", subject)
 		}
 	}
 }
 
-// hosts are the nodes on which an instance of a singleton runs.
+// hosts returns the nodes on which an instance of a singleton runs.
 func (w *world) hosts(name string) (names []string) {
 	for _, b := range w.nodes {
 		if b.runs(name) {

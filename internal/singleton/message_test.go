@@ -27,8 +27,8 @@ func messages() []singleton.Message {
 	}
 }
 
-// The golden file was written by version 1 and is never rewritten: each line is a message.
-func TestMessagesAreEncodedAsEver(t *testing.T) {
+// Version 1 wrote the golden file, which never changes. Each line is a message.
+func TestGoldenMessages(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("testdata", "v1.golden"))
 	if err != nil {
@@ -38,37 +38,37 @@ func TestMessagesAreEncodedAsEver(t *testing.T) {
 	for i, want := range messages() {
 		encoded := singleton.AppendMessage(nil, want)
 		if i >= len(lines) || hex.EncodeToString(encoded) != lines[i] {
-			t.Errorf("%+v is encoded as %x", want, encoded)
+			t.Errorf("%+v is encoded as %x, which is not line %d of the golden file", want, encoded, i+1)
 			continue
 		}
 		if got, err := singleton.DecodeMessage(encoded); err != nil || got != want {
-			t.Errorf("%x: %+v, %v", encoded, got, err)
+			t.Errorf("%x is decoded to %+v, %v; want %+v", encoded, got, err, want)
 		}
 		if got, err := singleton.DecodeMessage(append(encoded, 1, 2, 3)); err != nil || got != want {
-			t.Errorf("with fields of a newer version: %+v, %v", got, err)
+			t.Errorf("%x with additional fields is decoded to %+v, %v; want %+v", encoded, got, err, want)
 		}
 		for n := range encoded {
 			if got, err := singleton.DecodeMessage(encoded[:n]); !errors.Is(err, singleton.ErrInvalid) {
-				t.Errorf("%x cut off: %+v, %v", encoded[:n], got, err)
+				t.Errorf("the truncated message %x is decoded to %+v, %v; want ErrInvalid", encoded[:n], got, err)
 			}
 		}
 	}
 }
 
-func TestGarbageIsNoMessage(t *testing.T) {
+func TestDecodeInvalidMessage(t *testing.T) {
 	t.Parallel()
 	for subject, b := range map[string][]byte{
-		"nothing":         nil,
+		"empty":           nil,
 		"another version": {2, 1, 0, 0, 0},
 		"kind 0":          {1, 0, 0, 0, 0},
 		"kind 8":          {1, 8, 0, 0, 0},
 		"a long round":    {1, 1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0},
 		"a long name":     append([]byte{1, 1, 0, 0, 0x80, 2}, make([]byte, 256)...),
 		"a huge name":     {1, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
-		"too much":        append([]byte{1, 1, 0, 0, 0}, make([]byte, singleton.MaxMessage)...),
+		"too long":        append([]byte{1, 1, 0, 0, 0}, make([]byte, singleton.MaxMessage)...),
 	} {
 		if got, err := singleton.DecodeMessage(b); !errors.Is(err, singleton.ErrInvalid) {
-			t.Errorf("%s: %+v, %v", subject, got, err)
+			t.Errorf("%s: decoded to %+v, %v; want ErrInvalid", subject, got, err)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func FuzzDecodeMessage(f *testing.F) {
 			return
 		}
 		if again, err := singleton.DecodeMessage(singleton.AppendMessage(nil, m)); err != nil || again != m {
-			t.Errorf("%+v: %+v, %v", m, again, err)
+			t.Errorf("%+v is encoded and decoded to %+v, %v", m, again, err)
 		}
 	})
 }

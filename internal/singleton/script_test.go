@@ -81,11 +81,11 @@ type script struct {
 }
 
 // do carries out one command:
+// manager [margin=5s] [lease] [role=r] [retries=3]   creates a manager on the node a
 //
-//	manager [margin=5s] [lease] [role=r] [retries=3]   makes a manager of the node a
-//	members                                   of the line below: see parse
+//	members                                   the members in the line below: see parse
 //	from NODE hand-over-to-me|in-progress|done|done-none|take-over-from-me|identify [round=1] [of=singleton]
-//	tick DURATION                             ticks each half second and prints what has an effect
+//	tick DURATION                             ticks each half second and prints each tick that has an effect
 //	ended N, lease held|refused|lost|released, exiting, suspend, resume, link up|down
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()

@@ -19,46 +19,46 @@ import (
 const (
 	step   = 100 * time.Millisecond
 	margin = 6 * time.Second
-	// faults come until then, and the cluster comes to rest until the end.
-	unrest = 90 * time.Second
-	end    = 240 * time.Second
+	// Faults occur until faultsEnd. The cluster recovers until end.
+	faultsEnd = 90 * time.Second
+	end       = 240 * time.Second
 )
 
-// world is a cluster whose members are always agreed on, though each node learns of them in its own
-// time, and whose network loses, delays and repeats.
+// world simulates a cluster. There is one history of member lists, of which each node receives
+// versions at its own pace. The network loses, delays and duplicates messages.
 type world struct {
-	t       *testing.T
-	rnd     *rand.Rand
-	seed    uint64
-	lease   bool
-	now     time.Duration
-	history []singleton.Members
-	nodes   []*host
-	post    []letter
-	ups     int32
-	holder  identity.Node
-	freeAt  time.Duration // when the lease of a dead holder is free
-	hit     map[string]int
-	starts  int
+	t        *testing.T
+	rnd      *rand.Rand
+	seed     uint64
+	lease    bool
+	now      time.Duration
+	history  []singleton.Members
+	nodes    []*host
+	inFlight []envelope
+	ups      int32
+	holder   identity.Node
+	freeAt   time.Duration // when the lease of a crashed holder expires
+	counts   map[string]int
+	starts   int
 }
 
-// host is a node.
+// host is a node of the simulated cluster.
 type host struct {
 	self    identity.Node
 	m       *singleton.Manager
-	version int // of the history that it has received
+	version int // index in history of the last received list of members
 	alive   bool
 	cut     bool // sends and receives no messages
 	downAt  time.Duration
 	exiting bool
 	exitAt  time.Duration
-	done    bool // it may exit
+	done    bool // the manager lets the node exit
 	running uint64
 	endsAt  time.Duration // of the running instance, 0 is never
 }
 
-// letter is an input that was sent and is not delivered yet.
-type letter struct {
+// envelope is an input that was sent and is not delivered yet.
+type envelope struct {
 	at   time.Duration
 	from identity.Node // zero: from the node itself
 	to   *host
@@ -77,17 +77,17 @@ func (w *world) set(n identity.Node, status identity.Status) {
 		m[i].UpNumber = w.ups
 	}
 	m[i].Status = status
-	w.hit[status.String()]++
+	w.counts[status.String()]++
 	w.publish(m)
 }
 
 func (w *world) remove(n identity.Node) {
-	w.hit["removed"]++
+	w.counts["removed"]++
 	w.publish(slices.DeleteFunc(slices.Clone(w.members()), func(o identity.Member) bool { return o.Node == n }))
 }
 
 func (w *world) join() {
-	// Names come in no order of age.
+	// The order of names is not the order of ages.
 	h := &host{self: identity.Node{Name: fmt.Sprintf("n%02d", w.rnd.IntN(100)), UID: uint64(len(w.nodes) + 1)}, alive: true}
 	m, err := singleton.New(singleton.Config{Self: h.self, RemovalMargin: margin, UseLease: w.lease, LeaseRetryInterval: 2 * time.Second})
 	if err != nil {
@@ -107,8 +107,8 @@ func (w *world) host(n identity.Node) *host {
 	return w.nodes[i]
 }
 
-// agreed reports whether all living members have the newest list of members.
-func (w *world) agreed() bool {
+// converged reports whether all live members have received the newest list of members.
+func (w *world) converged() bool {
 	for _, m := range w.members() {
 		if h := w.host(m.Node); h.alive && !h.cut && h.version < len(w.history)-1 && m.Status != identity.Exiting && m.Status != identity.Down {
 			return false
@@ -117,16 +117,16 @@ func (w *world) agreed() bool {
 	return true
 }
 
-// lead acts as the leader.
-func (w *world) lead() {
-	if !w.agreed() {
+// actAsLeader makes the changes of the leader, if the members have converged.
+func (w *world) actAsLeader() {
+	if !w.converged() {
 		return
 	}
 	for _, m := range w.members() {
 		h := w.host(m.Node)
 		gone := !h.alive || h.cut
 		switch {
-		case gone && m.Status != identity.Down && m.Status != identity.Exiting: // blocks the others until it is down
+		case gone && m.Status != identity.Down && m.Status != identity.Exiting: // a crashed member blocks the leader until it is down
 			return
 		}
 	}
@@ -140,7 +140,7 @@ func (w *world) lead() {
 			w.set(m.Node, identity.Exiting)
 		case (m.Status == identity.Down || m.Status == identity.Exiting) && gone, m.Status == identity.Exiting && h.done:
 			if h.cut && h.downAt == 0 {
-				// It finds out by itself before the margin is over.
+				// The node notices its removal before the margin has passed.
 				h.downAt = w.now + time.Duration(w.rnd.IntN(int(margin/2)))
 			}
 			w.remove(m.Node)
@@ -148,8 +148,8 @@ func (w *world) lead() {
 	}
 }
 
-// down marks those as down that can't be reached.
-func (w *world) down() {
+// downUnreachable marks unreachable members as down at random times.
+func (w *world) downUnreachable() {
 	for _, m := range w.members() {
 		h := w.host(m.Node)
 		if (!h.alive || h.cut) && m.Status != identity.Down && m.Status != identity.Exiting && w.rnd.IntN(50) == 0 {
@@ -159,8 +159,8 @@ func (w *world) down() {
 	}
 }
 
-// disturb injects random faults.
-func (w *world) disturb() {
+// injectFault injects random faults.
+func (w *world) injectFault() {
 	up := slices.DeleteFunc(slices.Clone(w.members()), func(m identity.Member) bool {
 		h := w.host(m.Node)
 		return m.Status != identity.Up || !h.alive || h.cut
@@ -176,26 +176,26 @@ func (w *world) disturb() {
 		}
 	case 4:
 		if len(up) > 1 {
-			w.hit["crash"]++
+			w.counts["crash"]++
 			w.crash(w.host(w.members()[w.rnd.IntN(len(w.members()))].Node))
 		}
 	case 5:
 		if h := w.host(w.members()[w.rnd.IntN(len(w.members()))].Node); len(up) > 1 && h.alive {
-			w.hit["cut"]++
+			w.counts["cut"]++
 			h.cut = true
 		}
 	case 6:
 		if w.lease && !w.holder.IsZero() {
-			w.hit["lease lost"]++
+			w.counts["lease lost"]++
 			h := w.host(w.holder)
 			w.holder = identity.Node{}
-			w.post = append(w.post, letter{at: w.now, to: h, in: singleton.LeaseLost{}})
+			w.inFlight = append(w.inFlight, envelope{at: w.now, to: h, in: singleton.LeaseLost{}})
 		}
 	case 7:
 		if h := w.nodes[w.rnd.IntN(len(w.nodes))]; h.alive && h.running != 0 && w.rnd.IntN(4) == 0 {
-			w.hit["suspend"]++
+			w.counts["suspend"]++
 			w.apply(h, h.m.Step(w.now, singleton.Suspend{}))
-			w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.Resume{}})
+			w.inFlight = append(w.inFlight, envelope{at: w.now + w.delay(), to: h, in: singleton.Resume{}})
 		}
 	}
 }
@@ -216,41 +216,41 @@ func (w *world) delay() time.Duration {
 
 func (w *world) apply(h *host, e singleton.Effects) {
 	for _, n := range e.Notes {
-		w.hit[fmt.Sprint(n.Kind, " ", n.State)]++
+		w.counts[fmt.Sprint(n.Kind, " ", n.State)]++
 	}
 	if e.Stop != 0 {
 		if e.Stop != h.running {
-			w.t.Fatalf("seed %d, %v: %v stops %d, it runs %d", w.seed, w.now, h.self, e.Stop, h.running)
+			w.t.Fatalf("seed %d, %v: %v stops instance %d, but runs instance %d", w.seed, w.now, h.self, e.Stop, h.running)
 		}
 		h.endsAt = w.now + step + time.Duration(w.rnd.IntN(int(margin/3)))
 	}
 	if e.ReleaseLease {
-		w.hit["release"]++
+		w.counts["release"]++
 		if w.holder == h.self {
 			w.holder = identity.Node{}
 		}
-		w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.LeaseReleased{}})
+		w.inFlight = append(w.inFlight, envelope{at: w.now + w.delay(), to: h, in: singleton.LeaseReleased{}})
 	}
 	if e.AskLease {
 		if w.holder.IsZero() || !w.host(w.holder).alive && w.now >= w.freeAt {
 			w.holder = h.self
 		}
-		w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.LeaseAnswer{Held: w.holder == h.self}})
+		w.inFlight = append(w.inFlight, envelope{at: w.now + w.delay(), to: h, in: singleton.LeaseAnswer{Held: w.holder == h.self}})
 	}
 	if e.Start != 0 {
 		w.starts++
 		for _, other := range w.nodes {
 			if other.running != 0 {
-				w.t.Fatalf("seed %d, %v: %v starts an instance while one of %v runs", w.seed, w.now, h.self, other.self)
+				w.t.Fatalf("seed %d, %v: %v starts an instance while an instance runs on %v", w.seed, w.now, h.self, other.self)
 			}
 		}
-		if w.lease && w.holder != h.self && w.hit["lease lost"] == 0 {
+		if w.lease && w.holder != h.self && w.counts["lease lost"] == 0 {
 			w.t.Fatalf("seed %d, %v: %v starts an instance without the lease", w.seed, w.now, h.self)
 		}
 		h.running, h.endsAt = e.Start, 0
 	}
 	for _, o := range e.Send {
-		w.hit[o.Message.Kind.String()]++
+		w.counts[o.Message.Kind.String()]++
 		if h.cut || w.rnd.IntN(5) == 0 {
 			continue
 		}
@@ -260,13 +260,13 @@ func (w *world) apply(h *host, e singleton.Effects) {
 			w.t.Fatal(err)
 		}
 		for range 1 + w.rnd.IntN(10)/8 {
-			w.post = append(w.post, letter{at: w.now + w.delay(), from: h.self, to: w.host(o.To), in: singleton.Received{From: h.self, Message: msg}})
+			w.inFlight = append(w.inFlight, envelope{at: w.now + w.delay(), from: h.self, to: w.host(o.To), in: singleton.Received{From: h.self, Message: msg}})
 		}
 	}
 	h.done = h.done || e.ExitDone && h.exiting
 	if e.Ended {
 		if h.running != 0 {
-			w.t.Fatalf("seed %d, %v: the manager of %v ends, and its instance runs", w.seed, w.now, h.self)
+			w.t.Fatalf("seed %d, %v: the manager of %v ends while its instance runs", w.seed, w.now, h.self)
 		}
 		h.alive = false
 	}
@@ -274,17 +274,17 @@ func (w *world) apply(h *host, e singleton.Effects) {
 
 func (w *world) step() {
 	w.now += step
-	if w.now < unrest {
-		w.disturb()
+	if w.now < faultsEnd {
+		w.injectFault()
 	}
-	w.lead()
-	w.down()
-	due := slices.Clone(w.post)
-	w.post = nil
+	w.actAsLeader()
+	w.downUnreachable()
+	due := slices.Clone(w.inFlight)
+	w.inFlight = nil
 	for _, l := range due {
 		switch {
 		case l.at > w.now:
-			w.post = append(w.post, l)
+			w.inFlight = append(w.inFlight, l)
 		case l.to.alive && (l.from.IsZero() || !l.to.cut):
 			w.apply(l.to, l.to.m.Step(w.now, l.in))
 		}
@@ -331,17 +331,17 @@ func (w *world) run(h *host) {
 	}
 }
 
-// TestAtMostOneInstance simulates clusters under loss, repetition, delay, crashes and cuts: there
-// never are two instances, and in the end there is one.
+// TestAtMostOneInstance simulates clusters with lost, duplicated and delayed messages, crashes and
+// partitions. There are never two instances, and at the end there is one.
 func TestAtMostOneInstance(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lease %t", lease), func(t *testing.T) {
 			t.Parallel()
-			hit := map[string]int{}
+			counts := map[string]int{}
 			starts := 0
 			for seed := range effort.Count[uint64](80, 250, 5000) {
-				w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), seed: seed, lease: lease, hit: hit, history: []singleton.Members{nil}}
+				w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), seed: seed, lease: lease, counts: counts, history: []singleton.Members{nil}}
 				for range 3 {
 					w.join()
 				}
@@ -349,7 +349,7 @@ func TestAtMostOneInstance(t *testing.T) {
 					w.step()
 				}
 				starts += w.starts
-				w.settled()
+				w.checkFinalState()
 			}
 			want := []string{
 				"up", "leaving", "exiting", "down", "removed", "crash", "cut", "suspend", "ignored becoming oldest",
@@ -360,21 +360,21 @@ func TestAtMostOneInstance(t *testing.T) {
 				want = append(want, "became acquiring lease", "lease lost", "release")
 			}
 			for _, subject := range want {
-				if hit[subject] == 0 {
+				if counts[subject] == 0 {
 					t.Errorf("%q never happened", subject)
 				}
 			}
-			t.Logf("%d starts, %v", starts, hit)
+			t.Logf("%d starts, %v", starts, counts)
 		})
 	}
 }
 
-// settled checks that there is one instance, on the oldest member.
-func (w *world) settled() {
+// checkFinalState checks that one instance runs, on the oldest member.
+func (w *world) checkFinalState() {
 	var oldest *identity.Member
 	for i, m := range w.members() {
 		if m.Status != identity.Up {
-			w.t.Errorf("seed %d: %v is %v in the end", w.seed, m.Node, m.Status)
+			w.t.Errorf("seed %d: %v is %v at the end, want up", w.seed, m.Node, m.Status)
 		}
 		if oldest == nil || m.UpNumber < oldest.UpNumber {
 			oldest = &w.members()[i]
@@ -382,7 +382,7 @@ func (w *world) settled() {
 	}
 	for _, h := range w.nodes {
 		if (h.running != 0) != (oldest != nil && h.self == oldest.Node) {
-			w.t.Errorf("seed %d: instance %d on %v, which is %v; the oldest is %v", w.seed, h.running, h.self, h.m.State(), oldest.Node)
+			w.t.Errorf("seed %d: at the end %[3]v runs instance %[2]d in state %[4]v; the oldest member is %[5]v", w.seed, h.running, h.self, h.m.State(), oldest.Node)
 		}
 	}
 }

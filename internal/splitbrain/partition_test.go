@@ -17,14 +17,14 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// cut is a cluster in two halves without communication: the members in the view of each half, and
-// the nodes of the first half.
-type cut struct {
+// partition is a cluster that is cut into two sides: the members as each side sees them, and
+// whether each node is on the first side.
+type partition struct {
 	first, second []identity.Member
 	isFirst       []bool
 }
 
-func (c *cut) String() string {
+func (c *partition) String() string {
 	s := ""
 	for i := range c.first {
 		s += fmt.Sprintf("%s %v/%v@%d first=%t, ", c.first[i].Node.Name, c.first[i].Status, c.second[i].Status, c.first[i].UpNumber, c.isFirst[i])
@@ -32,8 +32,8 @@ func (c *cut) String() string {
 	return s
 }
 
-// view is the view of one side.
-func (c *cut) view(first bool) (splitbrain.View, identity.Node) {
+// view returns the view of one side, and the node that decides for it.
+func (c *partition) view(first bool) (splitbrain.View, identity.Node) {
 	v := splitbrain.View{Leader: true, Members: c.first}
 	if !first {
 		v.Members = c.second
@@ -54,10 +54,10 @@ func (c *cut) view(first bool) (splitbrain.View, identity.Node) {
 	return v, self
 }
 
-// survives reports whether a member of a side is left when it has decided. The leader of a side is
-// the first that may decide; a side without one does nothing, and never has a leader that could do
-// something either: the unreachable members block it.
-func (c *cut) survives(t *testing.T, s splitbrain.Settings, first, lease bool) bool {
+// survives reports whether a member of a side survives the decision of that side. The leader of the
+// side is its first member that may decide. A side without such a member takes no decision, and
+// gets none later: the unreachable members block every change of status.
+func (c *partition) survives(t *testing.T, s splitbrain.Settings, first, lease bool) bool {
 	t.Helper()
 	v, self := c.view(first)
 	if self.IsZero() || len(v.Unreachable) == 0 {
@@ -105,14 +105,14 @@ func strategies(members int) []splitbrain.Settings {
 		s = append(s, splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: q})
 	}
 	for i := range s {
-		// The clock of this test goes by minutes.
+		// The clock of this test advances in minutes.
 		s[i].StableAfter, s[i].DownAllWhenUnstable = time.Minute, -1
 	}
 	return s
 }
 
-// check reports whether a side goes down. With a lease, one of them gets it.
-func (c *cut) check(t *testing.T, s splitbrain.Settings) bool {
+// check reports whether at least one side downs itself. With a lease, the first side gets it.
+func (c *partition) check(t *testing.T, s splitbrain.Settings) bool {
 	t.Helper()
 	if s.Strategy == downing.LeaseMajority {
 		return !c.survives(t, s, true, true) || !c.survives(t, s, false, false)
@@ -120,20 +120,20 @@ func (c *cut) check(t *testing.T, s splitbrain.Settings) bool {
 	return !c.survives(t, s, true, false) || !c.survives(t, s, false, false)
 }
 
-// every calls f with each cluster of a number of members with some statuses, and each way to cut it
-// in two. Ages follow the nodes: as each member is on each side with each status in turn, no other
-// order would show anything else.
-func every(members int, statuses []identity.Status, f func(c *cut)) {
+// eachPartition calls f with all clusters of a number of members with the given statuses, and all
+// ways to cut each into two sides. The order of ages is the order of nodes. Other orders add no
+// case, because each member is on each side with each status.
+func eachPartition(members int, statuses []identity.Status, f func(c *partition)) {
 	total := 1
 	for range members {
 		total *= len(statuses)
 	}
 	stride := 1
 	if total > 50 {
-		stride = effort.Count(5, 1, 1) // no divisor of a number of statuses: each member has each of them
+		stride = effort.Count(5, 1, 1) // divides no number of statuses, so that each member still has each status
 	}
 	for code := 0; code < total; code += stride {
-		c := &cut{isFirst: make([]bool, members)}
+		c := &partition{isFirst: make([]bool, members)}
 		for i, rest := 0, code; i < members; i, rest = i+1, rest/len(statuses) {
 			c.first = append(c.first, aged(i, statuses[rest%len(statuses)], i%3 == 1))
 		}
@@ -158,7 +158,7 @@ func aged(i int, status identity.Status, role bool) identity.Member {
 	return m
 }
 
-func TestNeverDoBothSidesSurvive(t *testing.T) {
+func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for members, statuses := range map[int][]identity.Status{
 		2: {identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving, identity.Exiting, identity.Down},
@@ -171,7 +171,7 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%s-%d-%s-%t", members, s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
 				t.Parallel()
 				survived := 0
-				every(members, statuses, func(c *cut) {
+				eachPartition(members, statuses, func(c *partition) {
 					if !c.check(t, s) {
 						t.Fatalf("both sides survive: %v", c)
 					}
@@ -179,18 +179,18 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 						survived++
 					}
 				})
-				// A quorum that is too small for the number of members downs all. A quorum of all
-				// members cannot be reached by one side.
+				// A quorum that is too small for the number of members downs all members. One side
+				// of a partition cannot reach a quorum of all members.
 				if kept := s.Strategy != downing.DownAll; kept != (survived > 0) && s.Strategy != downing.StaticQuorum {
-					t.Errorf("the first side survives %d times", survived)
+					t.Errorf("the first side survived %d times", survived)
 				}
 			})
 		}
 	}
 }
 
-// The same, if one side has received the change of the leader and the other has not.
-func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
+// At most one side also survives if only one side has received the last change of the leader.
+func TestMissedLeaderChange(t *testing.T) {
 	t.Parallel()
 	statuses := []identity.Status{identity.WeaklyUp, identity.Up, identity.Leaving}
 	for _, s := range strategies(4) {
@@ -198,10 +198,10 @@ func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 			t.Parallel()
 			for members := 2; members <= 5; members++ {
 				if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
-					continue // more than may ever be there
+					continue // more members than the quorum allows
 				}
-				every(members, statuses, func(c *cut) {
-					changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}
+				eachPartition(members, statuses, func(c *partition) {
+					changed := &partition{first: leaderChange(c.first), second: c.first, isFirst: c.isFirst}
 					if !changed.check(t, s) {
 						t.Fatalf("both sides survive: %v", changed)
 					}
@@ -211,8 +211,9 @@ func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 	}
 }
 
-// lead acts as the leader of members that have converged.
-func lead(members []identity.Member) []identity.Member {
+// leaderChange returns the members after the changes that the leader makes when they have
+// converged.
+func leaderChange(members []identity.Member) []identity.Member {
 	done := slices.Clone(members)
 	for i := range done {
 		switch done[i].Status {
@@ -226,12 +227,12 @@ func lead(members []identity.Member) []identity.Member {
 	return done
 }
 
-func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
+func TestLargePartitions(t *testing.T) {
 	t.Parallel()
 	for seed := range effort.Count[uint64](15, 40, 400) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		members := 7 + rnd.IntN(60)
-		c := &cut{}
+		c := &partition{}
 		for i := range members {
 			status := identity.Up
 			if rnd.IntN(4) == 0 {
@@ -248,7 +249,7 @@ func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
 			if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
 				continue
 			}
-			changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}
+			changed := &partition{first: leaderChange(c.first), second: c.first, isFirst: c.isFirst}
 			if !changed.check(t, s) {
 				t.Errorf("seed %d, %s %d, one side missed the leader: both sides survive: %v", seed, s.Strategy, s.QuorumSize, c)
 			}

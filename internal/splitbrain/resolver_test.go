@@ -39,9 +39,9 @@ type script struct {
 // do carries out one command:
 //
 //	resolver STRATEGY [stable=10s] [unstable=off|5s] [quorum=3] [release=40s] makes a resolver of the node a; the clock is at 0
-//	view [follower]                what it sees, in the line below: see parse
-//	tick DURATION                  ticks each second, for that long, and prints each that has an effect
-//	lease held|refused|lost [b]    an answer, and who has it instead, or what became of it
+//	view [follower]                a new view, in the line below: see parse
+//	tick DURATION                  ticks each second for this time, and prints each tick that has an effect
+//	lease held|refused|lost [b]    an answer of the store, with the owner if another node holds the lease; or the loss of the lease
 //	released done|failed
 //	link up|down
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {

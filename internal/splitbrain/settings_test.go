@@ -40,15 +40,15 @@ func TestDefaults(t *testing.T) {
 	} {
 		got, err := c.given.WithDefaults()
 		if err != nil || got != c.want {
-			t.Errorf("%+v: %+v, %v; want %+v", c.given, got, err, c.want)
+			t.Errorf("defaults of %+v: %+v, %v; want %+v", c.given, got, err, c.want)
 		}
 		if again, err := got.WithDefaults(); err != nil || again != got && got.RemovalMargin > 0 {
-			t.Errorf("again: %+v, %v; want %+v", again, err, got)
+			t.Errorf("defaults of the result: %+v, %v; want %+v", again, err, got)
 		}
 	}
 }
 
-func TestInvalidSettingsNameTheField(t *testing.T) {
+func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	for field, s := range map[string]splitbrain.Settings{
 		"Strategy":                            {Strategy: "best"},
@@ -69,13 +69,13 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 	} {
 		_, err := s.WithDefaults()
 		if field = strings.TrimSuffix(field, " by \"down-all"); !errors.Is(err, splitbrain.ErrInvalid) || !strings.Contains(err.Error(), "Settings."+field) {
-			t.Errorf("%+v: %v does not name %s", s, err, field)
+			t.Errorf("%+v: the error %v does not name %s", s, err, field)
 		}
 		if _, err := splitbrain.New(node("a"), s); !errors.Is(err, splitbrain.ErrInvalid) {
 			t.Errorf("New with %+v: %v, want ErrInvalid", s, err)
 		}
 		if s.Values() != nil {
-			t.Errorf("values of %+v", s)
+			t.Errorf("Values of the invalid settings %+v succeeded", s)
 		}
 	}
 	if _, err := splitbrain.New(identity.Node{Name: "a"}, splitbrain.Settings{}); !errors.Is(err, splitbrain.ErrInvalid) {
@@ -83,7 +83,7 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 	}
 }
 
-// Settings that decide differently have different values, and the others the same.
+// Settings with different decisions have different values. Other settings have the same values.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	different := []splitbrain.Settings{
@@ -108,7 +108,7 @@ func TestValues(t *testing.T) {
 	for i, a := range different {
 		values := a.Values()
 		if !slices.IsSortedFunc(values, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
-			t.Errorf("%+v: %v", a, values)
+			t.Errorf("values of %+v: %v", a, values)
 		}
 		for _, b := range different[i+1:] {
 			if slices.Equal(values, b.Values()) {
@@ -118,6 +118,6 @@ func TestValues(t *testing.T) {
 	}
 	same := splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
 	if a, b := (splitbrain.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
-		t.Errorf("%v, %v", a, b)
+		t.Errorf("the values differ: %v, %v", a, b)
 	}
 }

@@ -20,31 +20,31 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// broken is a cluster in which some nodes do not receive messages of some others. Nodes that
+// brokenNetwork is a cluster in which some nodes do not receive messages of some others. Nodes that
 // communicate in both directions, directly or through others, form a domain and have the same view.
-// Of other nodes a domain has the observations that arrived before the fault was noticed: the first
-// few of each, possibly none.
-type broken struct {
-	members []identity.Member
-	hears   [][]bool // hears[a][b]: messages of a arrive at b
-	dead    []bool
-	domain  []int         // of each node; the lowest one names it
-	marks   [][]int       // the nodes that each finds unreachable, in that order
-	heard   map[int][]int // by domain: how many of the marks of each node it has received
-	seen    map[int]bool  // by domain: whether all of it have seen the view
-	moved   map[int]bool  // by domain: whether it has heard of the last that the leader did
+// A domain also has some observations of other nodes, which arrived before the fault was noticed:
+// the first few of each node, possibly none.
+type brokenNetwork struct {
+	members  []identity.Member
+	delivers [][]bool // delivers[a][b]: messages of a arrive at b
+	dead     []bool
+	domain   []int         // of each node: the lowest node in it
+	observed [][]int       // for each node, the nodes that it finds unreachable, in order
+	received map[int][]int // by domain: how many observations of each node have arrived
+	seen     map[int]bool  // by domain: whether all its nodes have seen the view
+	updated  map[int]bool  // by domain: whether the last change of the leader has arrived
 }
 
-func breakUp(members []identity.Member, hears [][]bool, dead []bool) *broken {
+func newBrokenNetwork(members []identity.Member, delivers [][]bool, dead []bool) *brokenNetwork {
 	n := len(members)
-	b := &broken{members: members, hears: hears, dead: dead, domain: make([]int, n), marks: make([][]int, n), heard: map[int][]int{}, seen: map[int]bool{}, moved: map[int]bool{}}
+	b := &brokenNetwork{members: members, delivers: delivers, dead: dead, domain: make([]int, n), observed: make([][]int, n), received: map[int][]int{}, seen: map[int]bool{}, updated: map[int]bool{}}
 	for i := range n {
 		b.domain[i] = i
 	}
 	for range n {
 		for i := range n {
 			for j := range n {
-				if b.answers(i, j) {
+				if b.connected(i, j) {
 					b.domain[i] = min(b.domain[i], b.domain[j])
 				}
 			}
@@ -52,43 +52,43 @@ func breakUp(members []identity.Member, hears [][]bool, dead []bool) *broken {
 	}
 	for i := range n {
 		for j := range n {
-			if i != j && !dead[i] && !b.answers(i, j) {
-				b.marks[i] = append(b.marks[i], j)
+			if i != j && !dead[i] && !b.connected(i, j) {
+				b.observed[i] = append(b.observed[i], j)
 			}
 		}
 		if !dead[i] {
-			b.heard[b.domain[i]] = nil
+			b.received[b.domain[i]] = nil
 		}
 	}
 	return b
 }
 
-// answers reports whether a hears of b when it asks.
-func (b *broken) answers(i, j int) bool {
-	return !b.dead[i] && !b.dead[j] && b.hears[i][j] && b.hears[j][i]
+// connected reports whether two live nodes receive each other's messages.
+func (b *brokenNetwork) connected(i, j int) bool {
+	return !b.dead[i] && !b.dead[j] && b.delivers[i][j] && b.delivers[j][i]
 }
 
-// leak passes some observations of other nodes to each domain, each time in another order.
-func (b *broken) leak(rnd *rand.Rand) {
+// spread passes random observations of other nodes to each domain, in random order.
+func (b *brokenNetwork) spread(rnd *rand.Rand) {
 	for _, d := range b.domains() {
-		b.heard[d] = make([]int, len(b.members))
+		b.received[d] = make([]int, len(b.members))
 		all := rnd.IntN(4)
-		for i, marks := range b.marks {
+		for i, observed := range b.observed {
 			switch {
 			case b.domain[i] == d || all == 1:
-				b.heard[d][i] = len(marks)
+				b.received[d][i] = len(observed)
 			case all > 1:
-				b.heard[d][i] = rnd.IntN(len(marks) + 1)
+				b.received[d][i] = rnd.IntN(len(observed) + 1)
 			}
 		}
-		b.seen[d], b.moved[d] = rnd.IntN(8) > 0, rnd.IntN(2) == 0
+		b.seen[d], b.updated[d] = rnd.IntN(8) > 0, rnd.IntN(2) == 0
 	}
-	for _, marks := range b.marks {
-		rnd.Shuffle(len(marks), func(i, j int) { marks[i], marks[j] = marks[j], marks[i] })
+	for _, observed := range b.observed {
+		rnd.Shuffle(len(observed), func(i, j int) { observed[i], observed[j] = observed[j], observed[i] })
 	}
 }
 
-func (b *broken) domains() []int {
+func (b *brokenNetwork) domains() []int {
 	var all []int
 	for i, d := range b.domain {
 		if i == d && !b.dead[i] {
@@ -98,16 +98,16 @@ func (b *broken) domains() []int {
 	return all
 }
 
-// view is the view of a node.
-func (b *broken) view(self int) splitbrain.View {
+// view returns the view of a node.
+func (b *brokenNetwork) view(self int) splitbrain.View {
 	d := b.domain[self]
 	v := splitbrain.View{Members: b.members}
-	if b.moved[d] {
-		v.Members = lead(b.members)
+	if b.updated[d] {
+		v.Members = leaderChange(b.members)
 	}
 	unreachable := make([]bool, len(b.members))
-	for i, marks := range b.marks {
-		for _, j := range marks[:b.heard[d][i]] {
+	for i, observed := range b.observed {
+		for _, j := range observed[:b.received[d][i]] {
 			v.Reachability = v.Reachability.Change(b.members[i].Node, b.members[j].Node, membership.Unreachable)
 			unreachable[j] = true
 		}
@@ -124,7 +124,7 @@ func (b *broken) view(self int) splitbrain.View {
 	return v
 }
 
-// leads returns the leader according to the membership.
+// leads reports whether a node is the leader according to the membership.
 func leads(members []identity.Member, unreachable []bool, self int) bool {
 	weak := -1
 	for i, m := range members {
@@ -139,10 +139,10 @@ func leads(members []identity.Member, unreachable []bool, self int) bool {
 	return weak == self
 }
 
-// goesOn reports whether a domain continues alone after one of its nodes has decided: some of its
-// nodes are left, and living nodes elsewhere are downed. If no node elsewhere is downed, the
-// remaining ones decide next.
-func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease bool) bool {
+// continuesAlone reports whether a domain continues alone after one of its nodes has decided: some
+// of its nodes survive, and live nodes of other domains are downed. If no node of another domain is
+// downed, the remaining nodes decide next.
+func (b *brokenNetwork) continuesAlone(t *testing.T, s splitbrain.Settings, self int, lease bool) bool {
 	t.Helper()
 	v := b.view(self)
 	if !v.Leader || len(v.Unreachable) == 0 {
@@ -162,49 +162,49 @@ func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease boo
 			out = r.Step(2*time.Minute, splitbrain.LeaseAnswer{Held: lease})
 		}
 	}
-	left, elsewhere := false, false
+	survivors, elsewhere := false, false
 	for i, m := range v.Members {
 		here, downed := b.domain[i] == b.domain[self], slices.Contains(out.Down, m.Node)
-		left = left || here && m.Status != identity.Down && m.Status != identity.Exiting && !downed
+		survivors = survivors || here && m.Status != identity.Down && m.Status != identity.Exiting && !downed
 		elsewhere = elsewhere || !here && downed && !b.dead[i]
 	}
-	return left && elsewhere
+	return survivors && elsewhere
 }
 
-// check returns the domains that go on without others, and fails if they are two. Any node that
-// takes itself for the leader may be the first to decide for its domain.
-func (b *broken) check(t *testing.T, s splitbrain.Settings) (alive []int) {
+// check returns the domains that continue alone, and fails if there are two. Any node that regards
+// itself as the leader may be the first to decide for its domain.
+func (b *brokenNetwork) check(t *testing.T, s splitbrain.Settings) (alive []int) {
 	t.Helper()
 	for self, d := range b.domain {
 		if b.dead[self] {
 			continue
 		}
-		if b.goesOn(t, s, self, true) && !slices.Contains(alive, d) {
+		if b.continuesAlone(t, s, self, true) && !slices.Contains(alive, d) {
 			alive = append(alive, d)
 		}
-		if s.Strategy == downing.LeaseMajority && b.goesOn(t, s, self, false) {
-			t.Errorf("%s: %d decides without the lease, and some go on: %v", s.Strategy, self, b)
+		if s.Strategy == downing.LeaseMajority && b.continuesAlone(t, s, self, false) {
+			t.Errorf("%s: node %d decides without the lease, but some nodes of its domain survive: %v", s.Strategy, self, b)
 		}
 	}
-	if len(alive) > 1 && s.Strategy != downing.LeaseMajority { // only one of them gets the lease
-		t.Errorf("%s %d %t, role %q: domains %v all go on: %v", s.Strategy, s.QuorumSize, s.KeepLoneOldest, s.Role, alive, b)
+	if len(alive) > 1 && s.Strategy != downing.LeaseMajority { // only one domain gets the lease
+		t.Errorf("%s %d %t, role %q: the domains %v all survive: %v", s.Strategy, s.QuorumSize, s.KeepLoneOldest, s.Role, alive, b)
 	}
 	return alive
 }
 
-func (b *broken) String() string {
+func (b *brokenNetwork) String() string {
 	s := ""
 	for i, m := range b.members {
-		s += fmt.Sprintf("\n%d %v@%d in %d, finds %v", i, m.Status, m.UpNumber, b.domain[i], b.marks[i])
+		s += fmt.Sprintf("\nnode %d: %v@%d, domain %d, finds %v unreachable", i, m.Status, m.UpNumber, b.domain[i], b.observed[i])
 	}
 	for _, d := range b.domains() {
-		s += fmt.Sprintf("\n%d has heard %v, seen %t, moved %t", d, b.heard[d], b.seen[d], b.moved[d])
+		s += fmt.Sprintf("\ndomain %d: received observations %v, seen %t, leader's change received %t", d, b.received[d], b.seen[d], b.updated[d])
 	}
 	return s
 }
 
-// everyone is Up, the ages in any order.
-func everyone(n int, rnd *rand.Rand) []identity.Member {
+// upMembers returns n members with the status Up and random ages.
+func upMembers(n int, rnd *rand.Rand) []identity.Member {
 	var all []identity.Member
 	for i, age := range rnd.Perm(n) {
 		m := aged(i, identity.Up, i%3 == 1)
@@ -214,18 +214,18 @@ func everyone(n int, rnd *rand.Rand) []identity.Member {
 	return all
 }
 
-// TestNeverDoTwoDomainsSurvive goes through all ways in which nodes of small clusters may not hear
-// each other, and some of larger ones.
-func TestNeverDoTwoDomainsSurvive(t *testing.T) {
+// TestBrokenLinks tries all combinations of broken links in small clusters, and random ones in
+// larger clusters.
+func TestBrokenLinks(t *testing.T) {
 	t.Parallel()
 	larger := effort.Count[uint64](60, 200, 20000)
-	tried := func(t *testing.T, members []identity.Member, hears [][]bool, dead []bool, rnd *rand.Rand) {
+	try := func(t *testing.T, members []identity.Member, delivers [][]bool, dead []bool, rnd *rand.Rand) {
 		t.Helper()
-		b := breakUp(members, hears, dead)
-		b.leak(rnd)
+		b := newBrokenNetwork(members, delivers, dead)
+		b.spread(rnd)
 		for i, s := range strategies(len(members)) {
 			if s.Strategy == downing.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
-				continue // more than may ever be there
+				continue // more members than the quorum allows
 			}
 			if effort.Soak() || len(members) < 4 || rnd.IntN(3) == 0 || i == 0 {
 				b.check(t, s)
@@ -241,26 +241,26 @@ func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 				step = effort.Count(5, 1, 1)
 			}
 			for code := 0; code < 1<<(n*(n-1)) && !t.Failed(); code += step {
-				hears := square(n)
+				delivers := matrix(n)
 				for bit := range n * (n - 1) {
 					from, to := bit/(n-1), bit%(n-1)
 					if to >= from {
 						to++
 					}
-					hears[from][to] = code>>bit&1 == 1
+					delivers[from][to] = code>>bit&1 == 1
 				}
 				for range 5 - n {
-					tried(t, everyone(n, rnd), hears, make([]bool, n), rnd)
+					try(t, upMembers(n, rnd), delivers, make([]bool, n), rnd)
 				}
 			}
 		})
 	}
-	t.Run("larger ones", func(t *testing.T) {
+	t.Run("larger clusters", func(t *testing.T) {
 		t.Parallel()
 		for seed := uint64(0); seed < larger && !t.Failed(); seed++ {
 			rnd := rand.New(rand.NewPCG(seed, 8))
 			n := 5 + rnd.IntN(8)
-			members := everyone(n, rnd)
+			members := upMembers(n, rnd)
 			for i := range members {
 				if rnd.IntN(8) == 0 {
 					members[i].Status = []identity.Status{identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Exiting, identity.Down}[rnd.IntN(5)]
@@ -270,12 +270,12 @@ func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 			for i := range dead {
 				dead[i] = rnd.IntN(12) == 0
 			}
-			tried(t, members, somehow(n, rnd), dead, rnd)
+			try(t, members, randomFaults(n, rnd), dead, rnd)
 		}
 	})
 }
 
-func square(n int) [][]bool {
+func matrix(n int) [][]bool {
 	s := make([][]bool, n)
 	for i := range s {
 		s[i] = make([]bool, n)
@@ -283,10 +283,10 @@ func square(n int) [][]bool {
 	return s
 }
 
-// somehow cuts a cluster in two or three parts, in one or both directions, and possibly some pairs
-// in addition.
-func somehow(n int, rnd *rand.Rand) [][]bool {
-	hears, side, sides, oneWay, pairs := square(n), make([]int, n), 2+rnd.IntN(2), rnd.IntN(2) == 0, 0
+// randomFaults returns a table of deliveries for a cluster that is cut into two or three parts, in
+// one or both directions. It may change some pairs in addition.
+func randomFaults(n int, rnd *rand.Rand) [][]bool {
+	delivers, side, sides, oneWay, pairs := matrix(n), make([]int, n), 2+rnd.IntN(2), rnd.IntN(2) == 0, 0
 	for i := range side {
 		side[i] = rnd.IntN(sides)
 	}
@@ -295,14 +295,14 @@ func somehow(n int, rnd *rand.Rand) [][]bool {
 	}
 	for i := range n {
 		for j := range n {
-			hears[i][j] = side[i] == side[j] || oneWay && side[i] < side[j]
+			delivers[i][j] = side[i] == side[j] || oneWay && side[i] < side[j]
 		}
 	}
 	for range pairs {
 		i, j := rnd.IntN(n), rnd.IntN(n)
-		hears[i][j] = !hears[i][j]
+		delivers[i][j] = !delivers[i][j]
 	}
-	return hears
+	return delivers
 }
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }
@@ -379,7 +379,8 @@ func parse(t *testing.T, line string) splitbrain.View {
 	return v
 }
 
-// observed is the table in which the first reachable member finds the others unreachable.
+// observed returns the observations with which the first reachable member finds the others
+// unreachable.
 func observed(v splitbrain.View) membership.Reachability {
 	var r membership.Reachability
 	for i := range v.Members {
@@ -417,7 +418,7 @@ func resolver(t *testing.T, self string, s splitbrain.Settings) *splitbrain.Reso
 	return r
 }
 
-// outcome lets a node decide about a view, and returns the decision and the downed nodes.
+// outcome returns the decision of a node about a view, and the downed nodes.
 func outcome(t *testing.T, self string, s splitbrain.Settings, v splitbrain.View) (splitbrain.Decision, []identity.Node) {
 	t.Helper()
 	if s.Strategy != downing.Off {
