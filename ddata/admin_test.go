@@ -176,7 +176,7 @@ func TestAdminDiff(t *testing.T) {
 		w.must(ddata.Delete(w.Context(), rs[0], ddata.Key[crdt.GCounter]("gone"), ddata.WriteTo(2)))
 		d, err = admin.Diff(w.Context(), "", all, 100)
 		w.must(err)
-		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // as a has it
+		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // held by a
 		if len(d.Keys) != len(want) || d.Same() || d.More {
 			w.Errorf("Diff returned the keys %+v", d.Keys)
 		}
@@ -221,7 +221,8 @@ func TestAdminReadIsNotUse(t *testing.T) {
 	})
 }
 
-// A node answers every request of an operator. A call ends for every reply of a node.
+// A node replies to every request of an operator, even an invalid one. A call of Admin returns for
+// every reply of a node, even a malformed one.
 func TestAdminInvalidRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -281,11 +282,11 @@ func TestAdminNoReplicator(t *testing.T) {
 		n := w.cluster("a")[0]
 		admin := w.operator()
 		if _, _, err := admin.Stats(w.Context(), ddata.At{}); !errors.Is(err, ddata.ErrNoReplicator) {
-			w.Errorf("without replicators: got error %v", err)
+			w.Errorf("without replicators: got error %v, want ErrNoReplicator", err)
 		}
 		w.must(w.replicate(n, ddata.Config{}).Close(w.Context()))
 		if _, _, err := admin.Stats(w.Context(), ddata.At{Replicator: "ddata"}); !errors.Is(err, ddata.ErrNoReplicator) {
-			w.Errorf("after Close: got error %v", err)
+			w.Errorf("after Close: got error %v, want ErrNoReplicator", err)
 		}
 		if s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "a"); err != nil || len(s.Members) != 1 {
 			w.Errorf("the cluster returned %+v, %v", s, err)

@@ -16,7 +16,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// quick writes some keys to two nodes. It reports whether all nodes that were asked could answer.
+// quick writes some keys to two nodes. It reports whether all nodes to which it sent a write were
+// able to reply.
 func (w *world) quick(r *ddata.Replicator) bool {
 	w.Helper()
 	began := time.Now()
@@ -26,8 +27,8 @@ func (w *world) quick(r *ddata.Replicator) bool {
 	return time.Since(began) < 100*time.Millisecond
 }
 
-// With PreferOldest the oldest nodes are asked; otherwise reachable nodes are asked before
-// unreachable ones.
+// With PreferOldest, requests go to the oldest nodes. Otherwise requests go to reachable nodes
+// before unreachable ones.
 func TestAskedNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -36,7 +37,7 @@ func TestAskedNodes(t *testing.T) {
 		rs[1].Node().Stop()
 		<-rs[1].Node().Done()
 		if !w.quick(rs[2]) {
-			t.Error("a node other than the oldest ones was asked")
+			t.Error("a request was sent to a node other than the oldest ones")
 		}
 	})
 	in(t, func(w *world) {
@@ -46,7 +47,7 @@ func TestAskedNodes(t *testing.T) {
 		w.until(rs[0].Node(), func(s *cluster.State) bool { return len(s.Unreachable) > 0 })
 		synctest.Wait()
 		if !w.quick(rs[0]) {
-			t.Error("an unreachable node was asked")
+			t.Error("a request was sent to an unreachable node")
 		}
 	})
 }
@@ -96,7 +97,7 @@ func TestConfigReachesProtocol(t *testing.T) {
 		n := w.cluster("a")[0]
 		_, err := ddata.Start(w.Context(), n, ddata.Config{Durable: []string{"*"}, Opener: &disks{}, DurableMarkerTTL: -1})
 		if err == nil || !strings.Contains(err.Error(), "DurableMarkerTTL") {
-			t.Errorf("negative DurableMarkerTTL: got error %v", err)
+			t.Errorf("negative DurableMarkerTTL: got error %v, want one that contains the field", err)
 		}
 	})
 }

@@ -257,7 +257,7 @@ func TestAwaitReplicas(t *testing.T) {
 		go func() { done <- a.AwaitReplicas(w.Context(), 2) }()
 		b := w.replicate(w.start("b"), ddata.Config{})
 		w.must(b.AwaitReplicas(w.Context(), 2))
-		w.want(b, visits, ddata.ReadLocal(), 1) // it has fetched the existing data
+		w.want(b, visits, ddata.ReadLocal(), 1) // b has fetched the existing data
 		w.must(<-done)
 		if n := a.ReplicaCount(); n != 2 {
 			t.Errorf("%d replicas, want 2", n)

@@ -177,7 +177,7 @@ func (c closing) OpenCoordinator(s sharding.Scope) (sharding.CoordinatorStore, e
 
 type closingStore struct{ sharding.CoordinatorStore }
 
-func (closingStore) Close() error { panic("the shelf has fallen") }
+func (closingStore) Close() error { panic("injected panic of Close") }
 
 // TestStoreCloseFails checks that a failed Close of a store is logged, and that the node still
 // ends.

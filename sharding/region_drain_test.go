@@ -19,8 +19,8 @@ import (
 // id returns the ID of a diary.
 func id(d int) string { return "d" + strconv.Itoa(d) }
 
-// A node hands off all shards while all nodes write. No write is lost, and the node still reaches
-// all entities, also if it runs the coordinator, or if the coordinator moves to another node.
+// A node hands off all shards while all nodes write. No write is lost. The node still reaches all
+// entities, even if it runs the coordinator or the coordinator moves to another node.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -67,7 +67,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// After Undrain a node is allocated shards again, also if the drain was not completed.
+// After Undrain a node is allocated shards again, even if the drain was not completed.
 func TestUndrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {

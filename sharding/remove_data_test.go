@@ -174,7 +174,7 @@ func TestRemoveChangedData(t *testing.T) {
 	}
 	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
 		if err := c.RemoveData(t.Context(), sharding.JournalData{ID: id, Highest: 1}); !errors.Is(err, sharding.ErrInvalid) {
-			t.Errorf("RemoveData of %q: %v", id, err)
+			t.Errorf("RemoveData of %q: %v, want ErrInvalid", id, err)
 		}
 	}
 }

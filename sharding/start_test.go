@@ -25,11 +25,11 @@ func TestHostAgain(t *testing.T) {
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
 		if _, err := sharding.Host(ended, a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, context.Canceled) {
-			w.Errorf("with a context that has ended: %v", err)
+			w.Errorf("with a context that has ended: %v, want Canceled", err)
 		}
 		proxy := sharding.Options{Role: "other"}
 		if _, err := sharding.Proxy(ended, a.Node, nil, diaries("a").Protocol(), proxy); !errors.Is(err, context.Canceled) {
-			w.Errorf("a proxy with a context that has ended: %v", err)
+			w.Errorf("a proxy with a context that has ended: %v, want Canceled", err)
 		}
 		var err error
 		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a))

@@ -62,7 +62,7 @@ func TestStatistics(t *testing.T) {
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
 		if _, err := all[1].region.Statistics(ended, 0); !errors.Is(err, context.Canceled) {
-			w.Errorf("Statistics with an ended context: %v", err)
+			w.Errorf("Statistics with an ended context: %v, want Canceled", err)
 		}
 		w.network.Pause("a")
 		for _, ask := range []func() error{

@@ -156,14 +156,14 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 		b := open(t, sharding.ReplicatedStores{Replicator: w.nodes[2]}, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if _, err := b.store.Load(ctx); !errors.Is(err, ddata.ErrQuorum) {
-			t.Errorf("Load with two of three nodes: %v", err)
+			t.Errorf("Load with two of three nodes: %v, want ErrQuorum", err)
 		}
 		cancel()
 		heal()
 		time.Sleep(10 * time.Second) // of the bubble
 		b.lead()
 		if err := a.save(allocated("r", 9)); !errors.Is(err, sharding.ErrFenced) {
-			t.Errorf("Save of the old coordinator: %v", err)
+			t.Errorf("Save of the old coordinator: %v, want ErrFenced", err)
 		}
 		if b.state.Shards() != 5 {
 			t.Errorf("the state has %d shards, want 5", b.state.Shards())
@@ -193,7 +193,7 @@ func TestReplicatedEntitiesAreDurable(t *testing.T) {
 }
 
 // TestReplicatedClaimFences checks that a claim fences the previous coordinator before the state of
-// its term is stored, also if the claim fails.
+// its term is stored, even if the claim fails.
 func TestReplicatedClaimFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

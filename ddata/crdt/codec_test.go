@@ -100,7 +100,7 @@ func TestDecodeRejects(t *testing.T) {
 		"an update of a register":         "\x41\x0c\x01\x06\x01" + nodeA + "\x01\x02\x01\x01\x01\x00\x01\x00\x00",
 	} {
 		if d, err := (*crdt.Types)(nil).DecodeDelta([]byte(data)); !errors.Is(err, crdt.ErrMalformed) {
-			t.Errorf("delta, %s: DecodeDelta returned %v, %v", subject, d, err)
+			t.Errorf("delta, %s: DecodeDelta returned %v, %v, want ErrMalformed", subject, d, err)
 		}
 	}
 	if _, err := (*crdt.Types)(nil).Decode(make([]byte, crdt.MaxSize+1)); !errors.Is(err, crdt.ErrLimit) {
@@ -388,7 +388,7 @@ func FuzzDecode(f *testing.F) {
 			if m, err := v.Merge(other); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("merge with a sample: %v", err)
+				t.Errorf("merge with a sample: %v, want ErrType", err)
 			}
 		}
 	})
@@ -427,7 +427,7 @@ func FuzzDecodeDelta(f *testing.F) {
 			if m, err := other.MergeDelta(d); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("MergeDelta of a sample: %v", err)
+				t.Errorf("MergeDelta of a sample: %v, want ErrType", err)
 			}
 		}
 	})

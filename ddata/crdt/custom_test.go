@@ -168,11 +168,11 @@ func TestPanicsOfCustomTypesAreErrors(t *testing.T) {
 		"decoding": second(types.Decode([]byte(bytesOf(v)))),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "panic: "+want) {
-			t.Errorf("%s: got error %v", want, err)
+			t.Errorf("got error %v, want one that contains %q", err, "panic: "+want)
 		}
 	}
 	if v.NeedsPruning(node("a")) || v.ModifiedBy() != nil {
-		t.Error("a panic in NeedsPruning or ModifiedBy reports a modification")
+		t.Error("a value whose NeedsPruning and ModifiedBy panic was reported as modified")
 	}
 }
 

@@ -25,17 +25,17 @@ func TestRegisterMerge(t *testing.T) {
 		return must(register{}.SetBy(by, v, at(time)))
 	}
 	for name, tt := range map[string]struct{ win, lose register }{
-		"something against nothing":           {write(a, "x", math.MinInt64), register{}},
-		"the higher timestamp":                {write(b, "x", 5), write(a, "y", 4)},
-		"a negative one":                      {write(b, "x", -4), write(a, "y", -5)},
-		"the lower node":                      {write(a, "y", 5), write(b, "x", 5)},
-		"the lower bytes, if nothing differs": {write(a, "x", 5), write(a, "y", 5)},
+		"a written register, an empty one":  {write(a, "x", math.MinInt64), register{}},
+		"different timestamps":              {write(b, "x", 5), write(a, "y", 4)},
+		"negative timestamps":               {write(b, "x", -4), write(a, "y", -5)},
+		"equal timestamps, different nodes": {write(a, "y", 5), write(b, "x", 5)},
+		"different bytes only":              {write(a, "x", 5), write(a, "y", 5)},
 	} {
 		if m := must(tt.lose.Merge(tt.win)); !m.Equal(tt.win) {
-			t.Errorf("%s: %q wins", name, must(m.Value()))
+			t.Errorf("%s: got %q, want %q", name, must(m.Value()), must(tt.win.Value()))
 		}
 		if m := must(tt.win.Merge(tt.lose)); !m.Equal(tt.win) {
-			t.Errorf("%s, reverse order: %q wins", name, must(m.Value()))
+			t.Errorf("%s, merged in reverse order: got %q, want %q", name, must(m.Value()), must(tt.win.Value()))
 		}
 	}
 }

@@ -248,7 +248,7 @@ func TestGap(t *testing.T) {
 	before := b.show("cart")
 	w.run(20 * time.Millisecond)
 	if got := b.show("cart"); before != "tea" || got != "milk" {
-		t.Errorf("had %q before the request and %q after it", before, got)
+		t.Errorf("b had %q before the request and %q after it, want \"tea\" and \"milk\"", before, got)
 	}
 	if c := b.m.Counters(); c.DeltasGap != 1 || c.Sent[replication.KindWant] != 1 {
 		t.Errorf("%d gaps, %d Want messages, want 1 and 1", c.DeltasGap, c.Sent[replication.KindWant])
@@ -326,7 +326,7 @@ func TestMajorityWritesSendOnce(t *testing.T) {
 	w.sent = nil
 	for i := range 50 {
 		if r := w.wait(a, a.put("cart", majority, fmt.Sprint(i))); r.Outcome != replication.Done {
-			t.Fatalf("got %+v", r)
+			t.Fatalf("got %+v, want Done", r)
 		}
 	}
 	deltas := map[*host]int{}
@@ -431,7 +431,7 @@ func TestDeltasDisabledOnOneNode(t *testing.T) {
 	w.wait(a, a.add("visits", all, 1))
 	for _, id := range []uint64{a.put("cart", all, "y"), a.add("visits", all, 1)} {
 		if r := w.wait(a, id); r.Outcome != replication.Done || r.Answered != 3 {
-			t.Errorf("got %+v", r)
+			t.Errorf("got %+v, want Done and 3 answers", r)
 		}
 	}
 	if n := a.m.Counters().SecondWaves; n != 0 {

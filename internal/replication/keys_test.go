@@ -32,7 +32,7 @@ func TestUpdateWithMergedData(t *testing.T) {
 		return s.Add(a.actor, "y")
 	}))
 	if r.Outcome != replication.Done {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want Done", r)
 	}
 	w.wait(a, update(a, "count", all, func(c crdt.GCounter) (crdt.GCounter, error) {
 		c, err := c.Merge(import2)
@@ -152,7 +152,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 	}
 }
 
-// If two nodes refuse, two other nodes are asked at once.
+// If two nodes refuse a request, the request is sent to two other nodes at once.
 func TestOthersAskedAfterRefusal(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {

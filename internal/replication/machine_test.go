@@ -207,7 +207,7 @@ func TestTooLarge(t *testing.T) {
 	}
 	h.drop("set", local, fmt.Sprintf("%0100d", 0))
 	if r := h.replies[h.put("set", local, fmt.Sprintf("%0100d", n))]; r.Outcome != replication.Done {
-		t.Errorf("after a removal: got %+v", r)
+		t.Errorf("after a removal: got %+v, want Done", r)
 	}
 	if r := h.replies[h.write("text", local, strings.Repeat("x", 10_001))]; r.Outcome != replication.Failed || !errors.As(r.Err, &large) {
 		t.Errorf("one large write: got %+v", r)
@@ -224,25 +224,25 @@ func TestInvalidRequests(t *testing.T) {
 	h := w.hosts[0]
 	for _, key := range []string{"", "a*", "\xff", strings.Repeat("x", replication.MaxKey+1)} {
 		if r := h.replies[h.get(key, local)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrInvalid) {
-			t.Errorf("key %.10q: %+v", key, r)
+			t.Errorf("key %.10q: %+v, want Failed with ErrInvalid", key, r)
 		}
 	}
 	for _, l := range []replication.Level{count(1), count(0), {Kind: 9}, {Kind: replication.Majority, MinCap: -1}, {Kind: replication.MajorityPlus, N: math.MaxInt}} {
 		if r := h.replies[h.add("a", l, 1)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrInvalid) {
-			t.Errorf("level %+v: %+v", l, r)
+			t.Errorf("level %+v: %+v, want Failed with ErrInvalid", l, r)
 		}
 	}
 	for range 3 {
 		h.add("a", all, 1)
 	}
 	if r := h.replies[h.add("a", all, 1)]; r.Outcome != replication.Busy {
-		t.Errorf("above MaxRequests: got %+v", r)
+		t.Errorf("above MaxRequests: got %+v, want Busy", r)
 	}
 	w.run(time.Second)
 	h.add("b", local, 1)
 	for _, id := range []uint64{h.add("c", local, 1), h.del("d", local)} {
 		if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrFull) {
-			t.Errorf("above MaxKeys: got %+v", r)
+			t.Errorf("above MaxKeys: got %+v, want Failed with ErrFull", r)
 		}
 	}
 }
@@ -300,11 +300,11 @@ func TestTypeMismatchOnOtherNode(t *testing.T) {
 	w.cut = nil
 	r := w.wait(a, a.add("x", majority, 1))
 	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || r.Answered != 1 {
-		t.Errorf("write: %+v", r)
+		t.Errorf("write: %+v, want TimedOut with ErrType and 1 answer", r)
 	}
 	r = w.wait(a, a.get("x", majority))
 	if r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
-		t.Errorf("read: %+v", r)
+		t.Errorf("read: %+v, want Failed with ErrType", r)
 	}
 	if b.show("x") != "tea" || b.m.Counters().Refused == 0 {
 		t.Errorf("b has %s, or refused nothing", b.show("x"))

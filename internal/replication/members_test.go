@@ -48,8 +48,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// When a majority write is answered, a majority holds the value, and the reply reports how many
-// nodes do.
+// When a majority write is answered, a majority holds the value. The reply reports how many nodes
+// hold it.
 func TestWriteMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 5)
@@ -87,7 +87,7 @@ func TestQuorumFailsInTime(t *testing.T) {
 	}
 	r = w.wait(h, h.get("visits", majority))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want TimedOut and 2 answers", r)
 	}
 	w.cut = nil
 	w.sendMembers()
@@ -106,10 +106,10 @@ func TestTooFewReplicas(t *testing.T) {
 		t.Errorf("update: %+v", r)
 	}
 	if r := h.replies[h.get("visits", count(3))]; r.Outcome != replication.TooFew {
-		t.Errorf("get: %+v", r)
+		t.Errorf("get: %+v, want TooFew", r)
 	}
 	if r := h.replies[h.del("other", count(3))]; r.Outcome != replication.TooFew {
-		t.Errorf("delete: %+v", r)
+		t.Errorf("delete: %+v, want TooFew", r)
 	}
 	w.run(time.Second)
 	if got := w.hosts[1].show("visits"); got != "1" {
@@ -118,11 +118,11 @@ func TestTooFewReplicas(t *testing.T) {
 	alone := newWorld(t, 3, replication.Config{}, 1).hosts[0]
 	for _, l := range []replication.Level{majority, all, {Kind: replication.MajorityPlus, N: 5}} {
 		if r := alone.replies[alone.add("visits", l, 1)]; r.Outcome != replication.Done {
-			t.Errorf("%v on one node: %+v", l.Kind, r)
+			t.Errorf("%v on one node: %+v, want Done", l.Kind, r)
 		}
 	}
 	if r := alone.replies[alone.add("visits", count(2), 1)]; r.Outcome != replication.TooFew {
-		t.Errorf("count 2 of one node: got %+v", r)
+		t.Errorf("count 2 of one node: got %+v, want TooFew", r)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestCountingNodes(t *testing.T) {
 	}
 	// A Joining node may send requests.
 	if r := w.wait(joining, joining.add("b", majority, 1)); r.Outcome != replication.Done {
-		t.Errorf("a write of a Joining node: got %+v", r)
+		t.Errorf("a write of a Joining node: got %+v, want Done", r)
 	}
 }
 
@@ -182,21 +182,21 @@ func TestModifyFails(t *testing.T) {
 	}
 	id = h.put("visits", majority, "x")
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrType) {
-		t.Errorf("a function for another type: got %+v", r)
+		t.Errorf("a function for another type: got %+v, want Failed with ErrType", r)
 	}
 	r := h.request("visits", local)
 	h.step(replication.Update{Request: r, Modify: func(crdt.Value) (crdt.Value, error) {
 		return (*crdt.Types)(nil).Value(crdt.Flag{}.Enable())
 	}})
 	if r := h.replies[r.ID]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
-		t.Errorf("a function that returns another type: got %+v", r)
+		t.Errorf("a function that returns another type: got %+v, want Failed with ErrType", r)
 	}
 	for subject, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
 		"first": func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(w.hosts[1].actor, 1), nil },
 		"then":  func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 1).Add(w.hosts[1].actor, 1), nil },
 	} {
 		if r := h.replies[update(h, "visits", majority, change)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrForeign) {
-			t.Errorf("the Self of another node, %s: got %+v", subject, r)
+			t.Errorf("the Self of another node, %s: got %+v, want Failed with ErrForeign", subject, r)
 		}
 	}
 	if h.show("visits") != "1" {
@@ -247,13 +247,13 @@ func TestDelete(t *testing.T) {
 	h := w.hosts[0]
 	w.wait(h, h.add("visits", all, 1))
 	if r := w.wait(h, h.del("visits", majority)); r.Outcome != replication.Done || r.Answered < 2 {
-		t.Errorf("delete: %+v", r)
+		t.Errorf("delete: %+v, want Done and at least 2 answers", r)
 	}
 	for subject, id := range map[string]uint64{
 		"update": h.add("visits", majority, 1), "get": h.get("visits", local), "delete": h.del("visits", majority),
 	} {
 		if r := w.wait(h, id); r.Outcome != replication.Deleted {
-			t.Errorf("%s: %+v", subject, r)
+			t.Errorf("%s: %+v, want Deleted", subject, r)
 		}
 	}
 	w.converge(time.Minute)
@@ -263,10 +263,10 @@ func TestDelete(t *testing.T) {
 		}
 	}
 	if r := w.wait(h, h.get("visits", majority)); r.Outcome != replication.Deleted {
-		t.Errorf("get: %+v", r)
+		t.Errorf("get: %+v, want Deleted", r)
 	}
 	if r := w.wait(h, h.del("missing", majority)); r.Outcome != replication.Done {
-		t.Errorf("delete of a missing key: %+v", r)
+		t.Errorf("delete of a missing key: %+v, want Done", r)
 	}
 }
 
@@ -275,13 +275,13 @@ func TestReadMajority(t *testing.T) {
 	w := newWorld(t, 8, replication.Config{}, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	if r := w.wait(b, b.get("cart", majority)); r.Outcome != replication.NotFound || r.Answered != 2 {
-		t.Errorf("a key on no node: got %+v", r)
+		t.Errorf("a key on no node: got %+v, want NotFound and 2 answers", r)
 	}
 	if r := b.replies[b.get("cart", local)]; r.Outcome != replication.NotFound {
-		t.Errorf("a local read of a missing key: got %+v", r)
+		t.Errorf("a local read of a missing key: got %+v, want NotFound", r)
 	}
 	a.put("cart", local, "tea")
-	// Both other nodes are asked, so the value is found and kept.
+	// The request is sent to both other nodes. The read finds the value, and b keeps it.
 	if r := w.wait(b, b.get("cart", all)); r.Outcome != replication.Done || show(r.Value) != "tea" {
 		t.Errorf("%+v", r)
 	}

@@ -177,7 +177,7 @@ func TestDiskWaitIsLimited(t *testing.T) {
 		}
 	}
 	if r := b.replies[b.get("other", local)]; r.Outcome != replication.NotFound {
-		t.Errorf("a request of the node itself: got %+v", r)
+		t.Errorf("a request of the node itself: got %+v, want NotFound", r)
 	}
 	if faults != 20 {
 		t.Errorf("%d writes were rejected, want 20", faults)
@@ -194,7 +194,7 @@ func TestTypeNestedTooDeeply(t *testing.T) {
 		t.Errorf("got %+v, and the key is %s", r, h.show("deep"))
 	}
 	if r := w.wait(h, update(h, "less", local, func(m m7) (m7, error) { return m.Put(h.actor, "k", m6{}) })); r.Outcome != replication.Done {
-		t.Errorf("8 levels: %+v", r)
+		t.Errorf("8 levels: %+v, want Done", r)
 	}
 	if later := h.restart(w.cfg); later.stopped || later.show("less") == "-" {
 		t.Errorf("the machine did not start again: %v", later.notes)

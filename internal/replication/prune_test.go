@@ -100,17 +100,17 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 	late := replication.Entry{Key: "visits", Value: must(value(a, "visits").AppendBinary(nil))}
 	w.leave(gone)
 	w.run(10 * time.Second)
-	behind := w.start("n9", nil) // has the earlier changes and receives no further messages
-	w.set(behind.self, identity.Joining)
+	lagging := w.start("n9", nil) // has the earlier changes and receives no further messages
+	w.set(lagging.self, identity.Joining)
 	w.sendMembers()
-	behind.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
-	w.cut = func(x, y *host) bool { return x == behind || y == behind }
+	lagging.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
+	w.cut = func(x, y *host) bool { return x == lagging || y == lagging }
 	for _, h := range []*host{a, b} {
 		h.step(replication.Members{All: w.members})
 	}
 	w.run(time.Minute)
-	if holdsHistory(a, "visits", gone) || behind.show("visits") != "30" {
-		t.Fatalf("after pruning, the node has %s, want 30", behind.show("visits"))
+	if holdsHistory(a, "visits", gone) || lagging.show("visits") != "30" {
+		t.Fatalf("after pruning, the node has %s, want 30", lagging.show("visits"))
 	}
 	a.step(received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	if a.show("visits") != "30" {
@@ -118,7 +118,7 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 	}
 	w.run(time.Second)
 	w.cut, w.keep = nil, true
-	w.set(behind.self, identity.Up)
+	w.set(lagging.self, identity.Up)
 	a.add("visits", local, 1) // its delta contains the moved history
 	var delta []byte
 	for _, l := range w.sent {
@@ -126,13 +126,13 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 			delta = l.send.Data
 		}
 	}
-	behind.step(received{From: a.self, Data: delta})
-	if got := behind.show("visits"); got != "30" || behind.m.Counters().DeltasGap != 1 {
-		t.Errorf("the node has %s, %d gaps, want 30 and 1", got, behind.m.Counters().DeltasGap)
+	lagging.step(received{From: a.self, Data: delta})
+	if got := lagging.show("visits"); got != "30" || lagging.m.Counters().DeltasGap != 1 {
+		t.Errorf("the node has %s, %d gaps, want 30 and 1", got, lagging.m.Counters().DeltasGap)
 	}
 	w.sendMembers()
 	w.run(time.Minute)
-	if got := behind.show("visits"); got != "31" {
+	if got := lagging.show("visits"); got != "31" {
 		t.Errorf("finally, the node has %s, want 31", got)
 	}
 }
@@ -357,9 +357,9 @@ func TestCompareRepairsBoth(t *testing.T) {
 	}
 }
 
-// leftBehind returns a node with counters of a node that was removed long ago. The node is about to
-// take over the history.
-func leftBehind(t *testing.T, keys int) (w *world, a *host) {
+// unpruned returns a node with counters that contain history of another node. The other node was
+// removed long ago, and the returned node is about to take over its history.
+func unpruned(t *testing.T, keys int) (w *world, a *host) {
 	t.Helper()
 	w = newWorld(t, 1, replication.Config{
 		GossipInterval: time.Second, PruneInterval: time.Minute, PruneAfter: time.Second, MarkerTTL: time.Hour,
@@ -388,7 +388,7 @@ func (h *host) tick() (begun, done uint64) {
 func TestPruneTakesSeveralSteps(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000
-	w, a := leftBehind(t, keys)
+	w, a := unpruned(t, keys)
 	steps, sum := 0, uint64(0)
 	for end := w.now + 20*time.Second; w.now < end; {
 		begun, done := a.tick()
@@ -420,7 +420,7 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 func TestPrunePausesWhileUnreachable(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000
-	w, a := leftBehind(t, keys)
+	w, a := unpruned(t, keys)
 	first := uint64(0)
 	for first == 0 {
 		_, first = a.tick()

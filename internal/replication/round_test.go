@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// asked returns the nodes that received a message of a kind.
-func (w *world) asked(kind replication.Kind) (all []*host) {
+// receivers returns the nodes that received a message of a kind.
+func (w *world) receivers(kind replication.Kind) (all []*host) {
 	for _, l := range w.sent {
 		if l.send.Kind == kind {
 			all = append(all, l.to)
@@ -23,7 +23,8 @@ func (w *world) asked(kind replication.Kind) (all []*host) {
 	return all
 }
 
-// The needed nodes are asked first, and up to ten others after a fifth of the time.
+// A request is sent to the needed nodes first. After a fifth of the time it is sent to up to ten
+// other nodes.
 func TestSecondWave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 25)
@@ -42,31 +43,32 @@ func TestSecondWave(t *testing.T) {
 		clear(deaf)
 		begun := w.now
 		id := f()
-		first := w.asked(subject)
+		first := w.receivers(subject)
 		if len(first) != 12 {
-			t.Errorf("%v: %d nodes are asked first, want 12", subject, len(first))
+			t.Errorf("%v: the request was first sent to %d nodes, want 12", subject, len(first))
 		}
 		for _, h := range first[:8] {
 			deaf[h] = true
 		}
 		r := w.wait(a, id)
 		if r.Outcome != replication.Done || r.Answered < 13 {
-			t.Errorf("%v: %+v", subject, r)
+			t.Errorf("%v: %+v, want Done and at least 13 answers", subject, r)
 		}
 		if at := w.now - begun; at < time.Second || at > 1100*time.Millisecond {
 			t.Errorf("%v: answered after %v, want about 1 s", subject, at)
 		}
-		second := w.asked(replication.KindRead)
+		second := w.receivers(replication.KindRead)
 		if subject == replication.KindDelta {
-			second = w.asked(replication.KindWrite) // the second wave also asks nodes of the first wave that have not answered
+			second = w.receivers(replication.KindWrite) // the second wave includes nodes of the first wave that have not answered
 		}
 		if want := map[replication.Kind]int{replication.KindRead: 12 + 10, replication.KindDelta: 8 + 10}[subject]; len(second) != want {
-			t.Errorf("%v: %d nodes are asked in total, want %d", subject, len(second), want)
+			t.Errorf("%v: the request was sent to %d nodes in total, want %d", subject, len(second), want)
 		}
 	}
 }
 
-// Unreachable nodes are asked last, and the oldest nodes first with PreferOldest.
+// A request is sent to unreachable nodes last. With PreferOldest, it is sent to the oldest nodes
+// first.
 func TestAskOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 7)
@@ -77,8 +79,8 @@ func TestAskOrder(t *testing.T) {
 	w.keep = true
 	for range 20 {
 		w.sent = nil
-		if r := w.wait(a, a.get("x", majority)); r.Outcome != replication.NotFound || len(w.asked(replication.KindRead)) != 3 {
-			t.Fatalf("got %+v, asked %d nodes", r, len(w.asked(replication.KindRead)))
+		if r := w.wait(a, a.get("x", majority)); r.Outcome != replication.NotFound || len(w.receivers(replication.KindRead)) != 3 {
+			t.Fatalf("got %+v, and the request was sent to %d nodes, want NotFound and 3 nodes", r, len(w.receivers(replication.KindRead)))
 		}
 	}
 	// The order of ages is the reverse of the order of names.
@@ -97,9 +99,9 @@ func TestAskOrder(t *testing.T) {
 		r := a.request("y", majority)
 		r.PreferOldest = true
 		a.step(in(r))
-		got := append(w.asked(replication.KindRead), w.asked(replication.KindWrite)...)
+		got := append(w.receivers(replication.KindRead), w.receivers(replication.KindWrite)...)
 		if !slices.Equal(got, oldest) {
-			t.Errorf("other nodes than the oldest are asked first: %d nodes", len(got))
+			t.Errorf("the request was sent to %d nodes, want only the 3 oldest ones", len(got))
 		}
 	}
 }
@@ -116,7 +118,7 @@ func TestRepairPeers(t *testing.T) {
 		w.cut = func(_, _ *host) bool { return true }
 		writer.write("r", local, "new")
 		w.run(time.Second)
-		// The reader asks the writer and the third node.
+		// The reader sends its request to the writer and the third node.
 		w.cut = nil
 		r := reader.request("r", count(3))
 		reader.step(replication.Get{Request: r, RepairPeers: repair})
@@ -147,7 +149,7 @@ func TestRepairFails(t *testing.T) {
 	}
 	w.cut = func(_, to *host) bool { return to == third }
 	if got := w.wait(reader, r.ID); got.Outcome != replication.TimedOut || got.Answered != 2 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want TimedOut and 2 answers", got)
 	}
 }
 
@@ -204,7 +206,7 @@ func TestRequestAfterRefusal(t *testing.T) {
 		t.Errorf("a key of another type: got %+v", r)
 	}
 	if r := w.wait(a, a.add("other", all, 1)); r.Outcome != replication.Done || r.Answered != 3 {
-		t.Errorf("the next request: got %+v", r)
+		t.Errorf("the next request: got %+v, want Done and 3 answers", r)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestFailedStoreIsRetried(t *testing.T) {
 	}
 	a.broken, b.broken = errDisk, errDisk
 	if r := w.wait(a, a.del("kept", all)); r.Outcome != replication.StoreFailed {
-		t.Errorf("delete: %+v", r)
+		t.Errorf("delete: %+v, want StoreFailed", r)
 	}
 	a.add("shard-1", local, 1)
 	w.run(10 * time.Second)
@@ -96,28 +96,28 @@ func TestRepeatedDelete(t *testing.T) {
 	w.wait(a, a.add("kept", all, 1))
 	w.cut = func(x, y *host) bool { return x != y }
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
-		t.Errorf("partitioned: got %+v", r)
+		t.Errorf("partitioned: got %+v, want TimedOut", r)
 	}
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
-		t.Errorf("partitioned, second Delete: got %+v", r)
+		t.Errorf("partitioned, second Delete: got %+v, want TimedOut", r)
 	}
 	w.cut = func(x, y *host) bool { return false }
 	a.broken = errDisk
 	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.StoreFailed {
-		t.Errorf("failing disk: got %+v", r)
+		t.Errorf("failing disk: got %+v, want StoreFailed", r)
 	}
 	a.broken = nil
 	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.Deleted {
-		t.Errorf("local Delete: got %+v", r)
+		t.Errorf("local Delete: got %+v, want Deleted", r)
 	}
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.Deleted || r.Answered < 2 {
-		t.Errorf("Delete at a majority: got %+v", r)
+		t.Errorf("Delete at a majority: got %+v, want Deleted and at least 2 answers", r)
 	}
 	if b.show("kept") != "deleted" && w.hosts[2].show("kept") != "deleted" {
 		t.Error("no other node has received the deletion")
 	}
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Deleted {
-		t.Errorf("update: %+v", r)
+		t.Errorf("update: %+v, want Deleted", r)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestNarrowedDurable(t *testing.T) {
 	narrow := replication.Config{Durable: []string{"other*"}}
 	h = h.restart(narrow)
 	if r := h.w.wait(h, h.del("visits", local)); r.Outcome != replication.Done {
-		t.Errorf("delete: %+v", r)
+		t.Errorf("delete: %+v, want Done", r)
 	}
 	if h = h.restart(narrow); h.show("visits") != "deleted" {
 		t.Errorf("the deleted key returned: %s", h.show("visits"))
@@ -231,7 +231,7 @@ func TestExpiryWithClocks(t *testing.T) {
 	w.run(time.Second)
 	a.step(replication.SetClock{Time: started.Add(w.now - time.Minute)})
 	if r := w.wait(a, a.add("s", all, 1)); r.Outcome != replication.Done {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want Done", r)
 	}
 	for _, h := range w.hosts {
 		if h.show("s") != "1" {
@@ -252,7 +252,7 @@ func TestLongDurations(t *testing.T) {
 	r.Timeout = never
 	a.step(replication.Update{Request: r, Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(a.actor, 1), nil })})
 	if got := w.wait(a, r.ID); got.Outcome != replication.Done {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want Done", got)
 	}
 	w.run(time.Hour)
 	for _, h := range w.hosts {
@@ -314,8 +314,8 @@ func TestFlushSendsLargeValuesAfterManyChanges(t *testing.T) {
 	}
 }
 
-// A replica without room for another key reports it, and other nodes are asked. It continues with
-// its existing keys.
+// If a replica has no room for another key, the writer sends the request to other nodes. The full
+// replica continues with its existing keys.
 func TestNoRoomOnOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
@@ -390,10 +390,10 @@ func TestStoredBeforeAcknowledged(t *testing.T) {
 	}
 	a.held = false
 	if r := w.wait(a, here); r.Outcome != replication.Done {
-		t.Errorf("after the local store: got %+v", r)
+		t.Errorf("after the local store: got %+v, want Done", r)
 	}
 	if r := w.wait(a, most); r.Outcome != replication.Done {
-		t.Errorf("after all stores: got %+v", r)
+		t.Errorf("after all stores: got %+v, want Done", r)
 	}
 	w.run(time.Second)
 	for _, h := range w.hosts {
@@ -413,7 +413,7 @@ func TestStoreFails(t *testing.T) {
 			t.Errorf("%v: %+v", l.Kind, r)
 		}
 		if r := w.wait(a, a.del("shard-"+l.Kind.String(), l)); r.Outcome != replication.StoreFailed {
-			t.Errorf("delete, %v: %+v", l.Kind, r)
+			t.Errorf("delete, %v: %+v, want StoreFailed", l.Kind, r)
 		}
 	}
 	// The change remains in memory and spreads.
@@ -424,11 +424,11 @@ func TestStoreFails(t *testing.T) {
 	// A majority also needs disks of the other nodes.
 	a.broken, w.hosts[1].broken, w.hosts[2].broken = nil, errDisk, errDisk
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.StoreFailed || r.Answered != 1 {
-		t.Errorf("failing disks of the other nodes: got %+v", r)
+		t.Errorf("failing disks of the other nodes: got %+v, want StoreFailed and 1 answer", r)
 	}
 	w.hosts[2].broken = nil
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Done || r.Answered != 2 {
-		t.Errorf("one working disk on the other nodes: got %+v", r)
+		t.Errorf("one working disk on the other nodes: got %+v, want Done and 2 answers", r)
 	}
 }
 
@@ -461,7 +461,7 @@ func TestReadStoresMergedValue(t *testing.T) {
 	w.run(time.Second) // no other node receives the value
 	w.cut = nil
 	if r := w.wait(a, a.get("kept", all)); r.Outcome != replication.Failed {
-		t.Fatalf("a read of two types: got %+v", r)
+		t.Fatalf("a read of two types: got %+v, want Failed", r)
 	}
 	a.sync()
 	if found, there := a.show("kept") != "-", len(a.disk["kept"]) > 0; !found || !there {

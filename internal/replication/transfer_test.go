@@ -46,7 +46,7 @@ func TestNoComparisonWhilePulling(t *testing.T) {
 		t.Errorf("synced: %v, %d keys", n.m.Synced(), len(n.m.Keys()))
 	}
 	if n.m.Counters().Compared == 0 {
-		t.Error("the node has never compared")
+		t.Error("the node did not compare its data after the pull")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestChunkSizeWhileAwaited(t *testing.T) {
 	}
 }
 
-// A node that fetches the data from this node is asked after the other nodes.
+// A request is sent last to a node that is fetching data from the sender.
 func TestPullerIsAskedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 3)

@@ -15,7 +15,7 @@ import (
 )
 
 // A member that was removed while this node was suspended may still host shards. A coordinator that
-// starts afterwards waits for the margin, also if the region was stopped at the removal.
+// starts afterwards waits for the margin, even if the region was stopped at the removal.
 func TestRemovedWhileSuspended(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")

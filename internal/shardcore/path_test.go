@@ -19,7 +19,7 @@ type pathMessage struct {
 	number int
 }
 
-// The messages of an origin to an entity arrive once and in order, also while the route and the
+// The messages of an origin to an entity arrive once and in order, even while the route and the
 // entities change. The loop empties each queue.
 func TestPathKeepsTheOrder(t *testing.T) {
 	t.Parallel()

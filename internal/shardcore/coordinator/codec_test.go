@@ -94,7 +94,7 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 			t.Errorf("value %d with fields of a newer version: %+v, %v", i, got, err)
 		}
 		if got, err := decode(append(slices.Clip(e), 0)); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("value %d with a trailing byte: %+v, %v", i, got, err)
+			t.Errorf("value %d with a trailing byte: %+v, %v, want ErrMalformed", i, got, err)
 		}
 		for n := range e {
 			if got, err := decode(e[:n]); !errors.Is(err, coordinator.ErrMalformed) {
@@ -204,13 +204,13 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 		"too much":        append([]byte{0x10}, make([]byte, coordinator.MaxBytes)...),
 	} {
 		if _, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("message, %s: %v", name, err)
+			t.Errorf("message, %s: %v, want ErrMalformed", name, err)
 		}
 		if _, err := coordinator.DecodeEvent(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("event, %s: %v", name, err)
+			t.Errorf("event, %s: %v, want ErrMalformed", name, err)
 		}
 		if _, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("state, %s: %v", name, err)
+			t.Errorf("state, %s: %v, want ErrMalformed", name, err)
 		}
 	}
 	for name, b := range map[string][]byte{
@@ -219,7 +219,7 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 		"a huge count of shards": append(message, huge...), "shards that don't fit": append(message, 0x80, 0x08, 0), "a shard beyond the last": append(message, 1, 0xa0, 0x8d, 0x06, 0),
 	} {
 		if m, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("message, %s: decoded as %+v, %v", name, m, err)
+			t.Errorf("message, %s: decoded as %+v, %v, want ErrMalformed", name, m, err)
 		}
 	}
 	for name, b := range map[string][]byte{
@@ -227,7 +227,7 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 		"a bad name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
 	} {
 		if s, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("state, %s: decoded as %+v, %v", name, s, err)
+			t.Errorf("state, %s: decoded as %+v, %v, want ErrMalformed", name, s, err)
 		}
 	}
 }

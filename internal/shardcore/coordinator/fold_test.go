@@ -198,7 +198,7 @@ func TestRegionsAreLimited(t *testing.T) {
 	for _, kind := range []coordinator.EventKind{coordinator.RegionRegistered, coordinator.ProxyRegistered} {
 		e := event{Kind: kind, Node: node("more")}
 		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) {
-			t.Errorf("%v: %v", kind, err)
+			t.Errorf("%v: %v, want ErrImpossible", kind, err)
 		}
 		f.Replay(e)
 	}

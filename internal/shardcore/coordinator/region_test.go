@@ -130,7 +130,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 				delete(r.homes, s)
 			}
 		}
-		r.w.after(r.w.delay(), func() { // it flushes
+		r.w.after(r.w.delay(), func() { // the region flushes its messages before it acknowledges
 			r.send(from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: m.Term, Round: m.Round})
 		})
 	case coordinator.HandOff:

@@ -102,7 +102,8 @@ func TestLeavingBeforeRegistration(t *testing.T) {
 	alone.stored("without a region", "proxy registered b")
 }
 
-// A region that starts again on a leaving node is not the terminating one, and neither is a proxy.
+// A region or a proxy may register again while the termination of its previous instance is being
+// stored. The termination does not remove the new registration.
 func TestRegistrationDuringTermination(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b=leaving c", append(registered("a", "b"), allocated("b", 1), proxy(coordinator.ProxyRegistered, "c"))...)
@@ -153,7 +154,8 @@ func TestHomesAreSentInBatches(t *testing.T) {
 	for line := range strings.SplitSeq(d.sent(), ", ") {
 		sizes += fmt.Sprint(len(strings.Fields(line))-2, " ")
 	}
-	// The first number is that of the register ack. In a batch each shard is a word, and the first word includes the region.
+	// The first number belongs to the register ack. Each shard of a batch is one word, and the
+	// first word also contains the region.
 	if sizes != "1 500 500 500 500 500 500 500 500 500 500 " && sizes != "0 500 500 500 500 500 500 500 500 500 500 " {
 		t.Errorf("the batches have %s shards", sizes)
 	}

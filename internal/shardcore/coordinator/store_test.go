@@ -14,7 +14,7 @@ import (
 )
 
 // store has the state of coordinators: as a journal, which rejects an append with another expected
-// number, or as a register, which also has the highest term. Each stored change must follow on the
+// number, or as a register, which also has the highest term. Each stored change must follow the
 // previous one.
 type store struct {
 	w        *world
@@ -271,7 +271,8 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 	}
 }
 
-// Messages with a lower term are answered with RegisterAgain. Messages of other nodes than members are ignored.
+// Messages with a lower term are answered with RegisterAgain. Messages of nodes that are not
+// members are ignored.
 func TestOldMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("b"), started(4), allocated("b", 1))...)

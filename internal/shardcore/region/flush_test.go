@@ -77,7 +77,7 @@ func TestFlushIsHeldByWaitingMessages(t *testing.T) {
 	}
 }
 
-// A relayed message is refused as soon as another region is the known home, also while the path to
+// A relayed message is refused as soon as another region is the known home, even while the path to
 // the home is being flushed.
 func TestRelayedMessageIsRefused(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,8 @@ func TestRelayedMessageIsRefused(t *testing.T) {
 	}
 }
 
-// Senders no longer wait for a removed region. Messages that it has relayed must not arrive later.
+// Senders no longer wait for a removed region. Messages that the removed region has relayed must
+// not arrive later.
 func TestMessagesRelayedByRemovedRegions(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})

@@ -52,7 +52,7 @@ func TestGoldenPackets(t *testing.T) {
 			t.Errorf("packet %d with fields of a newer version: %+v, %v", i, got, err)
 		}
 		if got, err := region.DecodePacket(append(slices.Clip(b), 0)); !errors.Is(err, region.ErrMalformed) {
-			t.Errorf("packet %d with a trailing byte: %+v, %v", i, got, err)
+			t.Errorf("packet %d with a trailing byte: %+v, %v, want ErrMalformed", i, got, err)
 		}
 		for n := range b {
 			if got, err := region.DecodePacket(b[:n]); !errors.Is(err, region.ErrMalformed) {
@@ -77,7 +77,7 @@ func TestMalformedPackets(t *testing.T) {
 		"packet above the maximum":       append([]byte{0x10, 2, 1, 'a', 7}, make([]byte, region.MaxPacket)...),
 	} {
 		if p, err := region.DecodePacket(b); !errors.Is(err, region.ErrMalformed) {
-			t.Errorf("%s: %+v, %v", subject, p, err)
+			t.Errorf("%s: %+v, %v, want ErrMalformed", subject, p, err)
 		}
 	}
 }

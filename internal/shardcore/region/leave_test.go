@@ -67,8 +67,8 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 }
 
 // A leaving region without a reply of a coordinator refuses the messages that wait for homes after
-// some time, and stops, also if it has never registered or its node is not a member. Before this,
-// it requests a reply: a silent coordinator may still run.
+// some time, and stops. It does so even if it has never registered or its node is not a member.
+// Before this, it requests a reply, because a silent coordinator may still run.
 func TestLeaveWithoutCoordinator(t *testing.T) {
 	t.Parallel()
 	const left = 5 * time.Second
@@ -110,7 +110,7 @@ func TestLeaveWithoutCoordinator(t *testing.T) {
 	}
 }
 
-// As long as a coordinator replies, a leaving region keeps the messages that wait, also if the
+// As long as a coordinator replies, a leaving region keeps the messages that wait, even if the
 // replies contain no homes. Messages with a home are not refused when the replies end.
 func TestLeaveWithCoordinator(t *testing.T) {
 	t.Parallel()

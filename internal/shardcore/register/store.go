@@ -40,7 +40,7 @@ func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonc
 
 // Load returns the stored state, the number of the last event in it, and the highest claimed term.
 // The state includes all changes that were acknowledged before the call. If a claim of this store
-// wrote the state, the store holds the term, also if Save returned an error.
+// wrote the state, the store holds the term, even if Save returned an error.
 func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed uint64, err error) {
 	found, highest, err := r.readAll(ctx)
 	if err == nil && r.checkLost(highest) {

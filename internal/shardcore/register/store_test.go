@@ -129,7 +129,7 @@ func TestLoadedClaimOfOthersIsNotHeld(t *testing.T) {
 		t.Helper()
 		peer.load()
 		if _, err := peer.save(term, region); !errors.Is(err, register.ErrConflict) {
-			t.Errorf("a change of term %d by %v: %v", term, peer.node, err)
+			t.Errorf("a change of term %d by %v: %v, want ErrConflict", term, peer.node, err)
 		}
 	}
 	a.load()

@@ -219,6 +219,6 @@ func TestBusyEntities(t *testing.T) {
 	d.step(busy, "")
 	d.step(ended("a", 1), "")
 	d.step(to("a", 2), "+a2, a2:2")
-	d.tick(31*time.Second, "") // a new incarnation is not asked
+	d.tick(31*time.Second, "") // a new incarnation is not requested to stop
 	d.tick(time.Minute, "-a2")
 }

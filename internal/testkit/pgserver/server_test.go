@@ -179,7 +179,7 @@ func TestCloseRemovesDirectory(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s exists after Close: %v", dir, err)
+				t.Errorf("%s exists after Close: %v, want ErrNotExist", dir, err)
 			}
 			if err := server.Restart(t.Context()); err == nil {
 				t.Error("Restart succeeded after Close")
