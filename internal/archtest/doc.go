@@ -10,8 +10,7 @@
 //   - pure cores: a protocol core has no clock, goroutine, channel, lock, log,
 //     context or package state;
 //   - dependencies: a user's program inherits few modules, and none that only tests need;
-//   - sources: licence headers, a package comment in each package, files that can be read
-//     in one go, and tests that neither sleep nor skip.
+//   - sources: licence headers, a package comment in each package, short files, and tests that neither sleep nor skip.
 //
 // A new package may need a row in the tables at the top of floors_test.go, pure_test.go and
 // deps_test.go.

@@ -98,7 +98,7 @@ func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte,
 	o.number++
 	o.requested, o.probe = o.requested || f.RequestsCredit, false
 	if o.count() > 0 {
-		m.schedule(o) // for its next turn, which may find that credit is used up
+		m.schedule(o) // for its next turn, even if the credit is used up
 	}
 	return dst, true
 }

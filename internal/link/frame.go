@@ -13,7 +13,7 @@ import (
 )
 
 // frameVersion is the first byte of a frame. Later minor versions may extend the header extension
-// or add types of messages; this version skips both.
+// or add types of messages; this version skips the additions.
 const frameVersion = 1
 
 const (

@@ -178,7 +178,8 @@ func (m *Machine) removePeer(node identity.Node, why Reason) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
 }
 
-// Tick makes links that have waited for their interval request credit. Due returns when to call it.
+// Tick makes each link request credit if it has waited for its interval. Due returns when to call
+// it.
 func (m *Machine) Tick(now time.Duration) {
 	for _, o := range m.waiting {
 		if o.probeAt <= now {
@@ -231,9 +232,9 @@ type quarantine struct {
 }
 
 // Quarantine ends all traffic with an incarnation, in both directions and permanently, and drops
-// its queued messages. Unless quiet is set, the incarnation is sent a notice when it continues to
-// send. A later call can turn a quiet quarantine into one with notices, but not the reverse. Calls
-// for the local incarnation have no effect.
+// its queued messages. Unless quiet is set, the machine sends the incarnation a notice when it
+// continues to send. A later call can turn a quiet quarantine into one with notices, but not the
+// reverse. Calls for the local incarnation have no effect.
 func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 	if node.UID == 0 || node == m.cfg.Self {
 		return
@@ -249,7 +250,7 @@ func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 // IsQuarantined reports whether an incarnation is quarantined.
 func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[node] != nil }
 
-// queueNotice lets a notice be sent to a quarantined sender. It respects NoticeInterval and ignores
+// queueNotice schedules a notice to a quarantined sender. It respects NoticeInterval and ignores
 // frames that hold only silent messages or notices: otherwise two nodes that quarantined each other
 // would exchange notices without end.
 func (m *Machine) queueNotice(now time.Duration, f Frame) {

@@ -38,9 +38,9 @@ type Delivery struct {
 	Named bool
 }
 
-// Receive processes a frame that arrived on a lane. The name from is the sender's name as proved by
-// the carrier. The machine keeps parts of the frame, so the caller must not change the frame
-// afterwards.
+// Receive processes a frame that arrived on a lane. The argument from is the name of the sender,
+// which the carrier has authenticated. The machine keeps parts of the frame, so the caller must not
+// change the frame afterwards.
 func (m *Machine) Receive(now time.Duration, lane Lane, from string, frame []byte) Effects {
 	m.stats.Lanes[lane].FramesIn++
 	m.stats.Lanes[lane].BytesIn += uint64(len(frame))

@@ -101,7 +101,7 @@ func (d *Dispatcher) run() {
 	}
 }
 
-// call calls f, an observer or a log handler. Logging its panic may panic again.
+// call calls f, an observer or a log handler. Logging a panic of f may panic again.
 func (d *Dispatcher) call(f func()) {
 	if p := panics.Call(f); p != nil {
 		_ = panics.Call(func() {

@@ -134,7 +134,7 @@ func (m *Mailbox[T]) Take(spare []T) []T {
 }
 
 // TakeOne removes and returns the oldest entry, and reports whether there was one and whether more
-// wait. The size is the one that was given to Offer or Receive; size returns it with the class.
+// wait. The function size returns the class and the size of an entry, as given to Offer or Receive.
 func (m *Mailbox[T]) TakeOne(size func(T) (class, bytes int)) (v T, found, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -458,8 +458,9 @@ func sameProfile(a, b *identity.Member) bool {
 	return a.Version == b.Version && sameRoles(a.Roles, b.Roles)
 }
 
-// DecodeContent decodes the format of AppendContent. The result shares the parts that are equal
-// with known, which may be the zero value. It does not refer to b. The error matches ErrMalformed.
+// DecodeContent decodes the format of AppendContent. The result shares the parts that are equal to
+// those of known, which may be the zero value. It does not refer to b. The error matches
+// ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 	r := wire.NewFields(b, ErrMalformed)
 	old := known.state()

@@ -127,8 +127,8 @@ type link struct {
 	floor     uint64        // the first heartbeat that counts
 	heard     time.Duration // when the last heartbeat was received
 	suspended bool
-	// gone: the node was silent for so long that others may have downed it, and its membership has
-	// not been confirmed since.
+	// gone: the node received no own heartbeats for so long that others may have downed it, and its
+	// membership has not been confirmed since.
 	gone bool
 	// well: when the silence began, no member was missing and this node's membership was confirmed.
 	well bool

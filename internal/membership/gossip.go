@@ -148,8 +148,8 @@ func (g Gossip) notSeen(n identity.Node) Gossip {
 }
 
 // Apply returns the gossip after a change by self. Its clock is one tick later, and only self has
-// seen it. A change without effect returns g. It returns an error for a status that cannot follow
-// the last one, and for adding a removed node.
+// seen it. A change without effect returns g. It returns an error if a status cannot follow the
+// previous one, or if c adds a removed node.
 func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
 	old := g.state()
 	changed := &content{old.members, old.reach, old.clock, old.tombstones, old.extensions}

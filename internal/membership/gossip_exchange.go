@@ -52,8 +52,8 @@ func (m *Machine) gossipWith(n identity.Node) {
 	m.sendState(n)
 }
 
-// target chooses a member for gossip: one that this node itself does not find unreachable,
-// preferably one that has not seen the last change.
+// target chooses a member for gossip. This node itself must not find it unreachable. A member that
+// has not seen the last change is preferred.
 func (m *Machine) target() identity.Node {
 	all := m.candidates()
 	n := all.count()
@@ -221,8 +221,8 @@ type cache struct {
 	digest      Digest
 	body        []byte
 	unreachable bitmap
-	bad         []identity.Node // the same as nodes
-	others      []identity.Node // the same without self
+	bad         []identity.Node // the unreachable members as nodes
+	others      []identity.Node // the unreachable members without self
 	leader      identity.Node
 	roles       []string
 	roleLeaders []identity.Node

@@ -11,9 +11,9 @@ import (
 
 // A leaving member waits until all members have seen that it leaves, but its process does not wait
 // for long. Therefore gossip is faster while members leave, and the leader acts as soon as the
-// members agree. If many members leave one after another, each change would start this again: a
-// member that wants to leave lets earlier ones finish first, and then leaves together with all
-// others that have waited.
+// members agree. If many members leave one after another, each change would restart this wait.
+// Therefore a member that wants to leave lets earlier members finish first, and then leaves
+// together with all others that have waited.
 
 const (
 	// rushMembers is the number of members up to which gossip is faster while some leave.

@@ -52,8 +52,8 @@ func (k Kind) String() string {
 // name, all others to an incarnation.
 type Message interface{ kind() Kind }
 
-// InitJoin asks a seed whether the sender could join. Settings are those that must be the same on
-// all nodes.
+// InitJoin asks a seed whether the sender could join. Settings are the settings that must be the
+// same on all nodes.
 type InitJoin struct{ Settings []Setting }
 
 // InitJoinAck replies that the sender of InitJoin could join, with the cluster's settings.
@@ -100,7 +100,8 @@ type Seen struct {
 	seen    []byte
 }
 
-// State is a whole gossip in its encoded form, so that a receiver that has it need not decode it.
+// State is a whole gossip in its encoded form, so that a receiver that already has the gossip need
+// not decode it.
 type State struct {
 	Version Digest
 	seen    []byte

@@ -84,9 +84,8 @@ func (m *Machine) restarted(holder identity.Node) {
 // has founded a cluster, and as long as it is the only member, it repeatedly sends a Ping to its
 // own name. The Ping ends a node that is only joining. A member that was accepted or has accepted
 // another node replies to the Ping. Of two nodes that are each alone in a cluster, the one with the
-// lower UID replies. So exactly one node remains, even if messages are late or lost: a node is
-// ended only by a node that has progressed further, or has progressed equally far and has a lower
-// UID.
+// lower UID replies. So exactly one node remains, even if messages are late or lost: a node ends
+// only because of a node that has progressed further, or equally far with a lower UID.
 
 // askNamesake asks whether another process with this node's name is alive or may found a cluster.
 func (m *Machine) askNamesake() { m.send(identity.Node{Name: m.self.Name}, InitJoin{m.cfg.Check}) }

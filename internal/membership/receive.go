@@ -109,7 +109,7 @@ func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
 	case m.gossip.Removed(from):
 		m.drop(DropRemoved)
-		m.send(from, Quarantined{}) // possibly no other node informs it
+		m.send(from, Quarantined{}) // possibly no other node informs the sender
 	case m.gossip.Member(from) == nil:
 		m.drop(DropStranger)
 		m.send(from, Stranger{})
@@ -150,7 +150,7 @@ func (m *Machine) exclude(n identity.Node) {
 }
 
 // refuse reports whether a sender is quarantined, and notifies it. A node that has left is notified
-// as well: if it still sends messages, it was removed before it noticed that.
+// as well: if it still sends messages, it was removed before it noticed its removal.
 func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	e, known := m.quarantine[from]
 	if !known {
@@ -169,8 +169,8 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 func (m *Machine) quarantined(from identity.Node) {
 	asked := m.phase == askingSeeds && slices.Contains(m.join.seeds, from.Name) || m.phase == joining && m.join.name == from.Name
 	if asked {
-		// This incarnation was accepted and removed before it noticed that. Another incarnation may
-		// join.
+		// This incarnation was accepted, and removed before its welcome arrived. Another
+		// incarnation may join.
 		m.log(Error, "join: node was removed before its welcome arrived", Attr{"by", from})
 		m.stop(WasDowned)
 		return

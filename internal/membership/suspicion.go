@@ -23,10 +23,10 @@ import (
 //
 // Replies of members that were disconnected themselves are not sufficient while any member is
 // silent: they may have been disconnected together with this node and downed by the silent ones.
-// They are sufficient once the silent ones are down; Connectivity defines whether the present
-// members may decide that. So all members resume after the broker was unavailable for all. If one
-// of them crashed during the outage, the others resume after it was downed. A node that reaches no
-// member with evidence stays suspended and finally ends.
+// They are sufficient once the silent members are down. Connectivity defines whether the present
+// members may decide to down them. Thus all members resume after an outage of the broker for all of
+// them. If one of them crashed during the outage, the others resume after it was downed. A node
+// that reaches no member with evidence stays suspended and finally ends.
 type livenessCheck struct {
 	open bool
 	// nr distinguishes the replies to this check from replies to earlier checks.
@@ -66,7 +66,7 @@ func (m *Machine) probe() {
 	}
 	m.doubts.missing = len(unknown)
 	ask := unknown
-	if len(ask) == 0 { // a member is silent, and the others may have new evidence by now
+	if len(ask) == 0 { // a member is silent, and the others may have new evidence since their replies
 		ask = away
 	}
 	msg := AppendMessage(nil, LivenessQuery{m.doubts.nr, m.digest()})
@@ -242,8 +242,8 @@ func (m *Machine) overdue() bool {
 	return m.s.UndecidedAfter > 0 && u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
 }
 
-// undecidedAfter returns how long a decision may be pending. A leaving node is Exiting as soon as
-// all members have seen that, and then others wait only for the removal margin.
+// undecidedAfter returns how long a decision may be pending. A leaving node becomes Exiting as soon
+// as all members have seen that it leaves. From then on others wait only for the removal margin.
 func (m *Machine) undecidedAfter() time.Duration {
 	if me := m.me(); me != nil && (me.Status == identity.Leaving || me.Status == identity.Exiting) {
 		return m.s.LeavingUndecidedAfter

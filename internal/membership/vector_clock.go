@@ -17,8 +17,8 @@ import (
 // Order is the order of two vector clocks.
 type Order uint8
 
-// The first clock contains the same changes as the second, fewer of them, more, or each contains
-// changes that the other does not.
+// The orders: the first clock contains the same changes as the second clock, fewer, more, or each
+// clock contains changes that the other one does not.
 const (
 	Same Order = iota
 	Before

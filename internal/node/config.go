@@ -65,8 +65,8 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // suspension sets when a node that is disconnected, or that waits for a downing decision, stops
-// hosting. It checks that this is before other nodes start to host, which is at least StableAfter
-// plus RemovalMargin later.
+// hosting. It checks that the node stops before other nodes start to host. They start after
+// StableAfter plus RemovalMargin at the earliest.
 func (c *Config) suspension(errs *fielderror.Errors) {
 	s := &c.Membership.Settings
 	if c.Downing.StableAfter == 0 { // decisions have no time limit

@@ -38,7 +38,8 @@ type Received struct {
 	Data []byte
 }
 
-// Exit reports that the node can now hand over its singletons. It follows Life Exits.
+// Exit reports that the node can now hand over its singletons. It is the reply to the Life event
+// Exits.
 type Exit struct{}
 
 // InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
@@ -108,9 +109,9 @@ type Instance struct {
 // LeaseOp is an operation on a lease.
 type LeaseOp struct {
 	Lease string
-	// Release releases the lease, which is answered by LeaseReleased. Otherwise the lease is
-	// acquired, which is answered by LeaseAnswer, at once if it is held. LeaseLost reports its
-	// loss, not before the answer.
+	// If Release is set, the operation releases the lease and LeaseReleased is the answer.
+	// Otherwise it acquires the lease and LeaseAnswer is the answer, at once if the lease is held.
+	// LeaseLost reports a later loss, but not before the answer.
 	Release bool
 }
 

@@ -31,10 +31,10 @@ type Machine struct {
 
 	now          time.Duration
 	out          Effects
-	tickAt       time.Duration // of the machines without Next, each second
+	tickAt       time.Duration // the next tick of the machines without Next, each second
 	stopped      bool
-	disconnected bool // it does not receive its own heartbeats
-	noVote       bool // it must not take downing decisions
+	disconnected bool // the node does not receive its own heartbeats
+	noVote       bool // the node must not take downing decisions
 	exit         exit
 	count        Counters
 }
@@ -288,8 +288,9 @@ func (m *Machine) Singletons() []Singleton {
 	return all
 }
 
-// Oldest returns the member that runs a singleton or will, according to its proxy, and whether the
-// instance is known to run. It is the zero node if there is none, or no proxy.
+// Oldest returns the member that runs a singleton or will run it, according to its proxy, and
+// whether the instance is known to run. Without such a member or without a proxy it returns the
+// zero node.
 func (m *Machine) Oldest(name string) (identity.Node, bool) {
 	if p := m.findProxy(name); p != nil {
 		return p.machine.Oldest()
@@ -299,7 +300,7 @@ func (m *Machine) Oldest(name string) (identity.Node, bool) {
 
 // updateVote enables or disables the downing resolver. It is disabled while this node is
 // disconnected, and afterwards until a reachable member can confirm its membership. Members that
-// lost their connections together may decide, but not with a lease: another side may have held the
+// lost their connections together may decide, except with a lease: another side may have held the
 // lease and released it since.
 func (m *Machine) updateVote() {
 	if m.stopped {

@@ -17,7 +17,7 @@ import (
 type hosted struct {
 	name     string
 	manager  *singleton.Manager
-	exitDone bool // it does not prevent the node from leaving
+	exitDone bool // the singleton does not prevent the node from leaving
 }
 
 type proxy struct {

@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package singleton is the protocol by which the nodes of a cluster, or those with a role, run one
-// instance of a singleton: on the oldest of them, and never on two nodes at a time. It consists of
-// values and pure functions.
+// Package singleton is the protocol by which the nodes of a cluster, or the nodes with a role, run
+// one instance of a singleton. It runs on the oldest of these nodes, and never on two nodes at a
+// time. It consists of values and pure functions.
 //
 // Each node runs a Manager for each singleton. Its inputs are the members, messages of other
 // managers, and the end of its instance. Its effects start and stop the instance.
@@ -18,11 +18,11 @@
 // The next oldest member sends HandOverToMe to the previous one, repeatedly, until the hand-over
 // has begun (HandOverInProgress) and is done (HandOverDone). If the previous one notices first, it
 // sends TakeOverFromMe. A crashed member does not reply. It counts as gone when it has been removed
-// and the removal margin has passed, during which a disconnected node notices that it is down.
+// and the removal margin has passed. In this time a disconnected node detects that it is down.
 //
 // A manager does not restart an instance that ends on its own. There is at most one instance as
-// long as the members agree on the membership. Therefore only one side of a partition may survive,
-// which package splitbrain decides, or a lease must be used.
+// long as the members agree on the membership. Therefore only one side of a partition may survive:
+// package splitbrain decides which one. Otherwise a lease must be used.
 //
 // A Proxy buffers messages for the singleton until its location is known.
 package singleton

@@ -28,7 +28,7 @@ func (m *Manager) handOverToNext(now time.Duration, oldest identity.Node, out *E
 	}
 }
 
-// askNext sends TakeOverFromMe to the new oldest member, which may not know its predecessor.
+// askNext sends TakeOverFromMe to the new oldest member, which may not have found its predecessor.
 func (m *Manager) askNext(now time.Duration, out *Effects) {
 	m.retries++
 	m.retryAt = now + m.cfg.RetryInterval

@@ -42,8 +42,8 @@ type Manager struct {
 
 	instance, instances     uint64
 	ending                  bool
-	suspended, disconnected bool            // nothing is started
-	startPending            bool            // start when neither is set
+	suspended, disconnected bool            // no instance is started in either state
+	startPending            bool            // start an instance when both states have ended
 	watchers                []identity.Node // nodes whose proxies have located the instance on this node
 
 	lease leaseState
@@ -63,7 +63,7 @@ func (m *Manager) State() State { return m.state }
 // Instance returns the instance that runs or is being stopped. 0 is none.
 func (m *Manager) Instance() uint64 { return m.instance }
 
-// Step handles an input at a time. Time has any origin and must not decrease.
+// Step handles an input at a time. The origin of time is arbitrary. Time must not decrease.
 func (m *Manager) Step(now time.Duration, in Input) Effects {
 	var out Effects
 	if m.state == End && !m.isHandledAtEnd(in) {
@@ -176,7 +176,7 @@ func (m *Manager) handleOldestChanges(now time.Duration, out *Effects) {
 		oldest := m.changes[0]
 		m.changes = slices.Delete(m.changes, 0, 1)
 		switch {
-		case m.preparing: // nothing is handed over any more
+		case m.preparing: // no instance is handed over
 		case m.state == Younger:
 			m.youngerTold(now, oldest, out)
 		default:
@@ -252,10 +252,10 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 }
 
 // becomeOldest starts the instance, after acquiring the lease if there is one. soleHost reports
-// that no other node has an instance, because it was handed over. If the previous nodes are gone
-// instead, they may have handed over to another node while this node was leaving, because a leaving
-// node does not count for the others. In that case it starts no instance and only hands over to the
-// next one.
+// that no other node has an instance, because it was handed over. Otherwise the previous nodes are
+// gone. They may have handed over to another node while this node was leaving, because the others
+// do not count a leaving node. In that case it starts no instance and only hands over to the next
+// one.
 func (m *Manager) becomeOldest(soleHost bool, out *Effects) {
 	m.previous, m.soleHost = nil, soleHost
 	switch {
@@ -333,7 +333,7 @@ func (m *Manager) startIfPending(out *Effects) {
 	}
 }
 
-// end stops everything: this node is not a member any more.
+// end stops everything: this node is no longer a member.
 func (m *Manager) end(out *Effects) {
 	if m.instance == 0 {
 		m.finish(out)
@@ -485,7 +485,7 @@ type Effects struct {
 	Start uint64
 	// Send are messages to the managers of other nodes.
 	Send []Outgoing
-	// ExitDone reports that this singleton does not prevent the node from exiting any more.
+	// ExitDone reports that this singleton no longer prevents the node from exiting.
 	ExitDone bool
 	// Ended reports that the manager has ended.
 	Ended bool

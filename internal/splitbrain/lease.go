@@ -140,9 +140,9 @@ func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 // The lease is held for a while after a decision. If another decision is needed in that time, the
 // present leader may be a different node than the owner, and cannot acquire the lease although it
 // is on the same side. Therefore the owner decides whether or not it leads, and a leader that
-// learns of the owner waits for it for a bounded time. In that time the leader keeps requesting the
-// lease in case the owner releases it. Without the lease the leader ends its own side, so no
-// failure of this scheme lets two sides survive.
+// receives the name of the owner waits for its decision for a limited time. In that time the leader
+// keeps requesting the lease in case the owner releases it. Without the lease the leader ends its
+// own side, so no failure of this scheme lets two sides survive.
 
 // leaveToOwner reports whether the decision is left to the owner of the lease: the owner is on this
 // side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.

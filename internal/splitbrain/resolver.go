@@ -32,7 +32,7 @@ type Resolver struct {
 	settings Settings
 
 	view View // the view for decisions
-	gone int  // members that do not count in that view
+	gone int  // number of members that do not count in view
 
 	started      bool
 	disconnected bool // this node is disconnected
@@ -60,7 +60,7 @@ func New(self identity.Node, settings Settings) (*Resolver, error) {
 	return &Resolver{self: self, settings: settings}, nil
 }
 
-// Step handles an input at a time. Time has any origin and must not decrease.
+// Step handles an input at a time. The origin of time is arbitrary. Time must not decrease.
 func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	var out Effects
 	if r.settings.Strategy == downing.Off {
@@ -150,15 +150,15 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.changes = 0
 	}
 	if r.orphaned() {
-		self := []identity.Node{r.self} // other members find out on their own
+		self := []identity.Node{r.self} // other joining members detect this themselves
 		out.Notes = append(out.Notes, Note{Kind: Orphaned, Decision: KeepNobody, Down: self})
 		out.Down = self
 	}
 }
 
-// orphaned reports whether all members that accepted this node have been downed before they knew of
-// it. Otherwise this node would continue alone as the leader and remove the other side of a
-// partition, which may have survived.
+// orphaned reports whether all members that may have accepted this node have been downed. Otherwise
+// this node would continue alone as the leader and remove the other side of a partition, which may
+// have survived.
 func (r *Resolver) orphaned() bool {
 	if s := r.view.status(r.self); s != identity.Joining && s != identity.WeaklyUp {
 		return false

@@ -12,7 +12,7 @@ import (
 )
 
 // View is the state of the cluster as one node sees it. A resolver keeps its slices, and ignores
-// Self and Connected. A slice with the same start and length is taken as unchanged.
+// Self and Connected. A slice with the same start and length counts as unchanged.
 type View membership.View
 
 func (View) input() {}
@@ -112,9 +112,9 @@ func (p *partition) isOtherSide(n identity.Node) bool {
 	return contains(p.gone, n) && !contains(p.seen, n)
 }
 
-// dropOtherSide removes the observations of the other side, if the connection was lost in one
-// direction later than in the other. The other side finds this side unreachable in any case, but
-// that does not make members of this side less reachable here.
+// dropOtherSide removes the observations of the other side, which have arrived if the connection
+// was lost in one direction later than in the other. The other side finds this side unreachable in
+// any case. Its observations do not make members of this side less reachable here.
 //
 // When the other side decides, it finds all of this side unreachable. If a member of this side is
 // not found unreachable by any node, the view by which the other side decides has not arrived here,
