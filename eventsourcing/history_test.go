@@ -235,9 +235,9 @@ func (h *history) log() []int {
 	return log
 }
 
-// judge searches for an order of all operations that agrees with the order in the journal and
-// explains every reply.
-func (h *history) judge() {
+// checkHistory searches for an order of all operations that agrees with the order in the journal
+// and explains every reply.
+func (h *history) checkHistory() {
 	h.t.Helper()
 	log := h.log()
 	stored := make(map[int]int)
@@ -274,7 +274,7 @@ func (h *history) judge() {
 	switch result, _ := porcupine.CheckOperationsVerbose(ledgerModel(log, states), operations, limit); result {
 	case porcupine.Ok:
 	case porcupine.Illegal:
-		h.t.Errorf("no order explains the answers to %d operations\n%s", len(operations), h.story(log, states))
+		h.t.Errorf("no order explains the answers to %d operations\n%s", len(operations), h.describe(log, states))
 	case porcupine.Unknown:
 		h.t.Errorf("the search timed out: no decision about an order of %d operations", len(operations))
 	}
@@ -303,8 +303,9 @@ func ledgerModel(log []int, states []seen) porcupine.Model {
 	}
 }
 
-// story prints the commands in order, the number of entries at each reply, and the stored entries.
-func (h *history) story(log []int, states []seen) string {
+// describe prints the commands in order, the number of entries at each reply, and the stored
+// entries.
+func (h *history) describe(log []int, states []seen) string {
 	var b strings.Builder
 	slices.SortFunc(h.recorded, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	for _, o := range h.recorded {

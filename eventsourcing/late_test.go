@@ -38,7 +38,7 @@ func TestLateCommits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHistory(t, seed)
 				landed := h.late()
-				h.judge()
+				h.checkHistory()
 				mu.Lock()
 				defer mu.Unlock()
 				total += landed

@@ -31,7 +31,7 @@ func TestLinearizable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHistory(t, seed)
 				h.run(seed/2%3 > 0, seed/2%3 > 1)
-				h.judge()
+				h.checkHistory()
 				t.Log(h)
 			})
 		})

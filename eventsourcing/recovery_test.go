@@ -137,14 +137,14 @@ func TestBadSnapshots(t *testing.T) {
 		expectRecovery(0, 6)
 
 		// A failing store is treated as empty only with Snapshots.Optional.
-		gone := errors.New("the store is gone")
-		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
+		storeErr := errors.New("store unavailable")
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: storeErr})
 		s.open()
 		_, err := s.ask(recall)
-		expectError(t, err, gone)
+		expectError(t, err, storeErr)
 		s.close()
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Optional: true}
-		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: storeErr})
 		expectRecovery(0, 6)
 	})
 }

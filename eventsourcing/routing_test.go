@@ -116,7 +116,7 @@ type abroad struct {
 	closed   chan struct{}
 
 	mu   sync.Mutex
-	gone []string
+	left []string
 }
 
 func goAbroad(t *testing.T) *abroad {
@@ -131,12 +131,12 @@ func goAbroad(t *testing.T) *abroad {
 		Gone: func(id string, passivated bool) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.gone = append(a.gone, fmt.Sprint(id, " ", passivated))
+			a.left = append(a.left, fmt.Sprint(id, " ", passivated))
 		},
 		Busy: func(id string) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.gone = append(a.gone, id+" is busy")
+			a.left = append(a.left, id+" is busy")
 		},
 	}}
 	var options eventsourcing.HostOptions
@@ -296,11 +296,11 @@ func TestLeavingMemory(t *testing.T) {
 			{func() { a.mustAsk(t, "answer"); a.host.Drain("rome") }, "rome false"},
 			{func() { a.mustAsk(t, "answer"); a.host.Kill("rome") }, "rome false"},
 		} {
-			a.gone = nil
+			a.left = nil
 			step.do()
 			synctest.Wait()
-			if len(a.gone) != 1 || a.gone[0] != step.want {
-				t.Errorf("left memory: %q, want %q", a.gone, step.want)
+			if len(a.left) != 1 || a.left[0] != step.want {
+				t.Errorf("left memory: %q, want %q", a.left, step.want)
 			}
 		}
 		if a.host.Passivate("rome") || a.host.Drain("rome") || a.host.Kill("rome") {
@@ -349,14 +349,14 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer rt.Close(t.Context()) //nolint:errcheck // nothing is in flight
-		errAway := errors.New("not here")
+		errRoute := errors.New("rejected by the route")
 		var seen []string
 		refuse := false
 		var sharding hosting.Sharding
 		sharding.Hooks.Route = func(m hosting.Message) error {
 			seen = append(seen, fmt.Sprintf("%s %T %v", m.ID(), m.Command(), m.Asked()))
 			if refuse {
-				return errAway
+				return errRoute
 			}
 			return sharding.Host.Deliver(m)
 		}
@@ -373,16 +373,16 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 			t.Errorf("the route received %v, want %v", seen, want)
 		}
 		refuse = true
-		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errAway) {
+		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errRoute) {
 			t.Errorf("Ask: %v, want the error of the route", err)
 		}
-		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errAway = err })
+		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errRoute = err })
 		if err := sharding.Host.Deliver(unknown); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if !errors.Is(errAway, eventsourcing.ErrUnhandled) {
-			t.Errorf("a command of another type: %v", errAway)
+		if !errors.Is(errRoute, eventsourcing.ErrUnhandled) {
+			t.Errorf("a command of another type: %v", errRoute)
 		}
 	})
 }

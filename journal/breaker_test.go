@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-var errAway = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
+var errUnreachable = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
 
 func guard(t *testing.T, j journal.Journal, cfg journal.BreakerConfig) journal.Journal {
 	t.Helper()
@@ -99,13 +99,13 @@ func TestBreakerCountsUnansweredAppends(t *testing.T) {
 		slots []error
 		open  bool
 	}{
-		"lost":                    {[]error{errAway}, true},
-		"lost and skipped":        {[]error{errAway, journal.ErrSkipped}, true},
-		"lost and rejected":       {[]error{rejected, errAway}, true},
-		"not sent":                {[]error{fmt.Errorf("%w: %w", journal.ErrNotSent, errAway)}, true},
-		"some lost, some stored":  {[]error{errAway, nil}, false},
-		"some stored, some lost":  {[]error{nil, errAway}, false},
-		"some lost, one conflict": {[]error{errAway, conflict}, false},
+		"lost":                    {[]error{errUnreachable}, true},
+		"lost and skipped":        {[]error{errUnreachable, journal.ErrSkipped}, true},
+		"lost and rejected":       {[]error{rejected, errUnreachable}, true},
+		"not sent":                {[]error{fmt.Errorf("%w: %w", journal.ErrNotSent, errUnreachable)}, true},
+		"some lost, some stored":  {[]error{errUnreachable, nil}, false},
+		"some stored, some lost":  {[]error{nil, errUnreachable}, false},
+		"some lost, one conflict": {[]error{errUnreachable, conflict}, false},
 		"conflict":                {[]error{conflict, journal.ErrSkipped}, false},
 		"rejected":                {[]error{rejected, journal.ErrSkipped}, false},
 		"damaged":                 {[]error{&journal.CorruptError{File: "000001.log"}}, false},
@@ -134,11 +134,11 @@ func TestBreakerProtectsTheOtherCalls(t *testing.T) {
 		err  error
 		open bool
 	}{
-		"away":    {errAway, true},
-		"damaged": {&journal.CorruptError{File: "x"}, false},
-		"newer":   {journal.ErrNewerVersion, false},
-		"invalid": {journal.CheckID(""), false},
-		"closed":  {journal.ErrClosed, false},
+		"unreachable": {errUnreachable, true},
+		"damaged":     {&journal.CorruptError{File: "x"}, false},
+		"newer":       {journal.ErrNewerVersion, false},
+		"invalid":     {journal.CheckID(""), false},
+		"closed":      {journal.ErrClosed, false},
 	} {
 		for call, do := range map[string]func(journal.Journal) error{
 			"HighestSequenceNr": func(g journal.Journal) error {
@@ -183,7 +183,7 @@ func TestBreakerOnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var states []bool
-		f := &fake{append: answers(errAway)}
+		f := &fake{append: answers(errUnreachable)}
 		g := guard(t, f, journal.BreakerConfig{MaxFailures: 1, OnChange: func(open bool) {
 			states = append(states, open)
 		}})
@@ -201,7 +201,7 @@ func TestBreakerOnChange(t *testing.T) {
 
 func TestBreakerForwardsReplay(t *testing.T) {
 	t.Parallel()
-	f := &fake{append: answers(errAway), replay: func(_ context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	f := &fake{append: answers(errUnreachable), replay: func(_ context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 		return func(yield func(journal.Event, error) bool) {
 			yield(journal.Event{SequenceNr: from + to, Writer: id}, nil)
 		}
@@ -218,7 +218,7 @@ func TestBreakerForwardsReplay(t *testing.T) {
 func TestBreakerOfAClosedJournal(t *testing.T) {
 	t.Parallel()
 	closed := 0
-	f := &fake{append: answers(errAway), close: func() error { closed++; return nil }}
+	f := &fake{append: answers(errUnreachable), close: func() error { closed++; return nil }}
 	g := guard(t, f, journal.BreakerConfig{MaxFailures: 1})
 	g.Append(t.Context(), someWrites(1))
 	if err := g.Close(); err != nil || closed != 1 {

@@ -66,6 +66,8 @@ func ExampleLive() {
 			stop(errors.New("example finished"))
 		}
 	}
-	// Output: account|1 opened account|2 opened journal: live events: inmem: await: example
-	// finished
+	// Output:
+	// account|1 opened
+	// account|2 opened
+	// journal: live events: inmem: await: example finished
 }

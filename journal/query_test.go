@@ -135,7 +135,7 @@ func rows() []row {
 	const top = journal.MaxSequenceNr
 	slice := journal.Slices{First: journal.SliceOf("book|1"), Count: 1}
 	two := journal.Slices{First: journal.SliceOf("book|2"), Count: 2} // book|1 is in the next slice
-	ended := "error: journal: live %sinmem: await: enough"
+	ended := "error: journal: live %sinmem: await: test ended"
 	return []row{
 		{
 			"events by ID: up to a bound that was reached", func(ctx context.Context, j journal.Journal) []string {
@@ -232,7 +232,7 @@ func TestQueryKinds(t *testing.T) {
 				}
 				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("new|1", 0, 1, "m"))
 				synctest.Wait()
-				cancel(errEnough)
+				cancel(errTestEnded)
 				synctest.Wait()
 				if !done {
 					t.Fatal("the query does not end with its context")

@@ -266,7 +266,7 @@ func TestLoopsLeftEarly(t *testing.T) {
 	})
 }
 
-var errEnough = errors.New("enough")
+var errTestEnded = errors.New("test ended")
 
 // TestLiveWaitsBetweenPages checks that Live calls Await only after a page without More, and
 // continues at the end of the last page.
@@ -282,13 +282,13 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 		}),
 		await: func(context.Context, journal.Offset) error {
 			if waits++; waits == 3 {
-				return errEnough
+				return errTestEnded
 			}
 			return nil
 		},
 	}
 	got := seen(journal.Live(t.Context(), j, journal.Criteria{}, "o1"), showRecorded)
-	expect(t, "events", got, []string{"a|1/1 at o2", "a|1/1 at o6", "error: journal: live events: enough"})
+	expect(t, "events", got, []string{"a|1/1 at o2", "a|1/1 at o6", "error: journal: live events: test ended"})
 	expect(t, "calls", j.calls, []string{"query o1", "query o3", "query o5", "await o7", "query o7", "await o7", "query o7", "await o7"})
 }
 
@@ -309,10 +309,10 @@ func TestLiveYieldsNewEvents(t *testing.T) {
 			store(t, j, added("a|1", n+1, 1, "m", "blue", "red"))
 			synctest.Wait()
 		}
-		cancel(errEnough)
+		cancel(errTestEnded)
 		synctest.Wait()
 		expect(t, "events", got, []string{
-			"a|1/1 at mem-1", "a|1/2 at mem-3", "a|1/3 at mem-5", "error: journal: live events: inmem: await: enough",
+			"a|1/1 at mem-1", "a|1/2 at mem-3", "a|1/3 at mem-5", "error: journal: live events: inmem: await: test ended",
 		})
 	})
 }
@@ -453,9 +453,9 @@ func TestLiveByIDEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		store(t, j, added("a|1", 0, 2, "m"))
 		synctest.Wait()
-		cancel(errEnough)
+		cancel(errTestEnded)
 		synctest.Wait()
-		expect(t, "events", got, []string{"1", "2", `error: journal: live events of "a|1": inmem: await: enough`})
+		expect(t, "events", got, []string{"1", "2", `error: journal: live events of "a|1": inmem: await: test ended`})
 	})
 }
 
@@ -491,10 +491,10 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 			store(t, j, w)
 			synctest.Wait()
 		}
-		cancel(errEnough)
+		cancel(errTestEnded)
 		synctest.Wait()
 		expect(t, "IDs", got, []string{
-			"a", "b", "deleted", "fenced", "during", "new", "new fence", "newer", "journal: live persistence IDs: journal: live events: inmem: await: enough",
+			"a", "b", "deleted", "fenced", "during", "new", "new fence", "newer", "journal: live persistence IDs: journal: live events: inmem: await: test ended",
 		})
 	})
 }
@@ -518,10 +518,10 @@ func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	j := &ending{Journal: inmem.NewJournal()}
 	j.then = func() { store(t, j.Journal, added("both", 0, 1, "m"), added("other", 0, 1, "m")) }
 	got := seen(taken(journal.LiveIDs(t.Context(), &quitting{j}), 3), showID)
-	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: enough"})
+	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: test ended"})
 }
 
 // quitting is a journal whose Await returns an error instead of waiting for events.
 type quitting struct{ *ending }
 
-func (*quitting) Await(context.Context, journal.Offset) error { return errEnough }
+func (*quitting) Await(context.Context, journal.Offset) error { return errTestEnded }

@@ -164,11 +164,11 @@ func TestLateClear(t *testing.T) {
 		clears := 0
 		handler.Clear = func(ctx context.Context) error {
 			if clears++; clears == 1 {
-				link.away.begin(silent)
+				link.outage.begin(silent)
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
 				slow(10 * time.Minute)
-				link.away.end()
+				link.outage.end()
 			}
 			return m.clear(ctx)
 		}
@@ -235,25 +235,25 @@ func TestClearsOverlap(t *testing.T) {
 // linked is a table that is reached through a connection that can be cut.
 type linked struct {
 	*projectiontest.Table
-	away outage
+	outage outage
 }
 
 func (l *linked) Load(ctx context.Context, name string) ([]projection.Position, error) {
-	if err := l.away.ask(ctx); err != nil {
+	if err := l.outage.check(ctx); err != nil {
 		return nil, err
 	}
 	return l.Table.Load(ctx, name)
 }
 
 func (l *linked) Save(ctx context.Context, m projection.Move) error {
-	if err := l.away.ask(ctx); err != nil {
+	if err := l.outage.check(ctx); err != nil {
 		return err
 	}
 	return l.Table.Save(ctx, m)
 }
 
 func (l *linked) Reset(ctx context.Context, name string) error {
-	if err := l.away.ask(ctx); err != nil {
+	if err := l.outage.check(ctx); err != nil {
 		return err
 	}
 	return l.Table.Reset(ctx, name)

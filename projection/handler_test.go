@@ -161,8 +161,8 @@ func TestAtLeastOnceThroughFaults(t *testing.T) {
 	}
 }
 
-// dead is the fault of all store calls of a crashed process.
-func dead(context.Context, projectiontest.Step) error { return errPlanted }
+// crashed is the fault of all store calls of a crashed process.
+func crashed(context.Context, projectiontest.Step) error { return errPlanted }
 
 // A crash in the handler, after it has changed the read model, must not lose the event.
 func TestAtLeastOnceCrashInHandler(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAtLeastOnceCrashInHandler(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	cfg.Handler = projection.AtLeastOnce[event]{Store: table, SaveEvery: 1, Handle: func(_ context.Context, e projection.Envelope[event]) error {
 		if e.SequenceNr == 2 {
-			table.Fault = dead
+			table.Fault = crashed
 			crash()
 			return errPlanted
 		}
@@ -225,7 +225,7 @@ func TestAtMostOnceCrashInHandler(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	cfg.Handler = projection.AtMostOnce[event]{Store: table, Handle: func(_ context.Context, e projection.Envelope[event]) error {
 		if e.SequenceNr == 2 {
-			table.Fault = dead
+			table.Fault = crashed
 			crash()
 			return errPlanted
 		}

@@ -250,11 +250,11 @@ func (o *outage) begin(f func(ctx context.Context) error) { o.f.Store(&f) }
 func (o *outage) end()                                    { o.f.Store(nil) }
 
 // query is the fault of a source. fault is the fault of a table.
-func (o *outage) query(ctx context.Context, _ journal.Offset) error { return o.ask(ctx) }
+func (o *outage) query(ctx context.Context, _ journal.Offset) error { return o.check(ctx) }
 
-func (o *outage) fault(ctx context.Context, _ projectiontest.Step) error { return o.ask(ctx) }
+func (o *outage) fault(ctx context.Context, _ projectiontest.Step) error { return o.check(ctx) }
 
-func (o *outage) ask(ctx context.Context) error {
+func (o *outage) check(ctx context.Context) error {
 	if f := o.f.Load(); f != nil {
 		return (*f)(ctx)
 	}

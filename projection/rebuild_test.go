@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// spoil damages a read model, so that a test detects whether it was rebuilt.
-func spoil(t *testing.T, table *projectiontest.Table) {
+// damage damages a read model, so that a test detects whether it was rebuilt.
+func damage(t *testing.T, table *projectiontest.Table) {
 	t.Helper()
 	at := stored(t, table)
 	err := table.Apply(t.Context(), projection.Move{Projection: "sums", From: at, To: at}, func(ctx context.Context, tx *projectiontest.Rows) error {
@@ -39,7 +39,7 @@ func TestRebuildWhileRunning(t *testing.T) {
 		}
 		stop := start(t, p)
 		synctest.Wait()
-		spoil(t, table)
+		damage(t, table)
 		began := time.Now()
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Error(err)
@@ -65,7 +65,7 @@ func TestRebuildInAnotherProcess(t *testing.T) {
 		s.fill(5, 40)
 		stop := start(t, create(t, config(s, table)))
 		synctest.Wait()
-		spoil(t, table)
+		damage(t, table)
 		if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -85,7 +85,7 @@ func TestRebuildThroughFaults(t *testing.T) {
 				s.fill(5, 20)
 				cfg := config(s, table)
 				catchUp(t, cfg)
-				spoil(t, table)
+				damage(t, table)
 				handler := sums(table)
 				handler.Batch = 6
 				cfg.Handler = handler
@@ -172,7 +172,7 @@ func TestRebuildInAPause(t *testing.T) {
 		if err := p.Pause(t.Context()); err != nil {
 			t.Error(err)
 		}
-		spoil(t, table)
+		damage(t, table)
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Error(err)
 		}

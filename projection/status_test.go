@@ -118,8 +118,8 @@ func TestLagWithoutAJournal(t *testing.T) {
 		s.fill(1, 3)
 		cfg := config(s, table)
 		cfg.BackoffJitter, cfg.MinBackoff, cfg.MaxBackoff = -1, time.Minute, time.Minute
-		var away outage
-		s.query = away.query
+		var fault outage
+		s.query = fault.query
 		p := create(t, cfg)
 		stop := start(t, p)
 		synctest.Wait()
@@ -127,31 +127,31 @@ func TestLagWithoutAJournal(t *testing.T) {
 			t.Errorf("status %+v, want caught up with a known lag", got)
 		}
 		time.Sleep(time.Hour)
-		gone := time.Now()
-		away.begin(planted)
+		lostAt := time.Now()
+		fault.begin(planted)
 		s.pay("bag|0", 1) // the journal wakes its readers
 		for n := 1; n <= 2; n++ {
 			if n > 1 {
 				time.Sleep(time.Minute)
 			}
 			synctest.Wait()
-			want := gone.Add(time.Duration(n) * time.Minute)
+			want := lostAt.Add(time.Duration(n) * time.Minute)
 			got := p.Status()
-			if w := got.Workers[0]; got.CaughtUp || got.State != projection.Waiting || !got.LagUnknownSince.Equal(gone) || !errors.Is(got.Err, errPlanted) ||
-				got.Failures != n || !got.NextTry.Equal(want) || !w.LagUnknownSince.Equal(gone) || !errors.Is(w.Err, errPlanted) || w.Failures != n || w.CaughtUp {
-				t.Errorf("status %+v, want waiting for the attempt at %v, with an unknown lag since %v", got, want, gone)
+			if w := got.Workers[0]; got.CaughtUp || got.State != projection.Waiting || !got.LagUnknownSince.Equal(lostAt) || !errors.Is(got.Err, errPlanted) ||
+				got.Failures != n || !got.NextTry.Equal(want) || !w.LagUnknownSince.Equal(lostAt) || !errors.Is(w.Err, errPlanted) || w.Failures != n || w.CaughtUp {
+				t.Errorf("status %+v, want waiting for the attempt at %v, with an unknown lag since %v", got, want, lostAt)
 			}
 		}
 		answer := make(chan struct{})
-		away.begin(func(context.Context) error {
+		fault.begin(func(context.Context) error {
 			<-answer
 			return nil
 		})
 		time.Sleep(90 * time.Second)
-		if got := p.Status(); got.State != projection.Starting || !errors.Is(got.Err, errPlanted) || !got.LagUnknownSince.Equal(gone) || got.CaughtUp || !got.NextTry.IsZero() {
+		if got := p.Status(); got.State != projection.Starting || !errors.Is(got.Err, errPlanted) || !got.LagUnknownSince.Equal(lostAt) || got.CaughtUp || !got.NextTry.IsZero() {
 			t.Errorf("status %+v in the next attempt, want the error of the last one", got)
 		}
-		away.end()
+		fault.end()
 		close(answer)
 		time.Sleep(6 * time.Second)
 		if got := p.Status(); got.State != projection.Running || got.Err != nil || got.Failures != 0 || !got.LagUnknownSince.IsZero() || !got.CaughtUp {
@@ -171,21 +171,21 @@ func TestLagOfASilentJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
-		var away outage
-		s.query = away.query
+		var fault outage
+		s.query = fault.query
 		p := create(t, config(s, table))
 		stop := start(t, p)
 		synctest.Wait()
-		gone := time.Now()
-		away.begin(silent)
+		lostAt := time.Now()
+		fault.begin(silent)
 		s.pay("bag|0", 1)
 		time.Sleep(time.Second)
 		if got := p.Status(); !got.CaughtUp || !got.LagUnknownSince.IsZero() {
 			t.Errorf("status %+v after a second, want a known lag", got)
 		}
 		time.Sleep(time.Minute)
-		if got := p.Status(); got.CaughtUp || !got.LagUnknownSince.Equal(gone) {
-			t.Errorf("status %+v after a minute, want an unknown lag since %v", got, gone)
+		if got := p.Status(); got.CaughtUp || !got.LagUnknownSince.Equal(lostAt) {
+			t.Errorf("status %+v after a minute, want an unknown lag since %v", got, lostAt)
 		}
 		wantStopped(t, stop)
 	})
@@ -196,12 +196,12 @@ func TestLagWithPendingEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
-		var away outage
-		table.Fault = away.fault
+		var fault outage
+		table.Fault = fault.fault
 		p := create(t, config(s, table))
 		stop := start(t, p)
 		synctest.Wait()
-		away.begin(planted)
+		fault.begin(planted)
 		s.fill(1, 1)
 		time.Sleep(time.Hour)
 		if got := p.Status(); got.Lag != time.Hour || !got.LagUnknownSince.IsZero() || !errors.Is(got.Err, errPlanted) {

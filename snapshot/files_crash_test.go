@@ -15,9 +15,9 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// story is a sequence of saves, replacements and deletions, with the permitted contents after each
-// step. A step may succeed or be interrupted.
-type story struct {
+// scenario is a sequence of saves, replacements and deletions, with the permitted contents after
+// each step. A step may succeed or be interrupted.
+type scenario struct {
 	ctx   context.Context //nolint:containedctx // the context of the test
 	store *snapshot.Files
 	// allowed has for each snapshot the payloads that Load may return. An empty payload means that
@@ -25,8 +25,8 @@ type story struct {
 	allowed map[snapshot.Metadata][]string
 }
 
-func runStory(ctx context.Context, fsys snapshot.FileSystem) (*story, error) {
-	s := &story{ctx: ctx, allowed: map[snapshot.Metadata][]string{}}
+func runScenario(ctx context.Context, fsys snapshot.FileSystem) (*scenario, error) {
+	s := &scenario{ctx: ctx, allowed: map[snapshot.Metadata][]string{}}
 	var err error
 	if s.store, err = snapshot.OpenFilesOn(fsys, "/data/snapshots", snapshot.FilesConfig{}); err != nil {
 		return s, err
@@ -47,15 +47,15 @@ func at(id string, seqNr uint64) snapshot.Metadata {
 	return snapshot.Metadata{ID: id, SequenceNr: seqNr, Time: moment(int(seqNr))}
 }
 
-func (s *story) save(id string, seqNr uint64, payload string) error {
+func (s *scenario) save(id string, seqNr uint64, payload string) error {
 	return s.settle(at(id, seqNr), payload, s.store.Save(s.ctx, snapshot.Snapshot{Metadata: at(id, seqNr), Payload: []byte(payload)}))
 }
 
-func (s *story) delete(id string, seqNr uint64) error {
+func (s *scenario) delete(id string, seqNr uint64) error {
 	return s.settle(at(id, seqNr), "", s.store.Delete(s.ctx, id, snapshot.At(seqNr)))
 }
 
-func (s *story) settle(m snapshot.Metadata, payload string, err error) error {
+func (s *scenario) settle(m snapshot.Metadata, payload string, err error) error {
 	if s.allowed[m] == nil {
 		s.allowed[m] = []string{""}
 	}
@@ -67,7 +67,7 @@ func (s *story) settle(m snapshot.Metadata, payload string, err error) error {
 }
 
 // check opens the directory and compares its contents.
-func (s *story) check(t *testing.T, fsys *disk) {
+func (s *scenario) check(t *testing.T, fsys *disk) {
 	t.Helper()
 	store, err := snapshot.OpenFilesOn(fsys, "/data/snapshots", snapshot.FilesConfig{})
 	if err != nil {
@@ -96,11 +96,11 @@ func (s *story) check(t *testing.T, fsys *disk) {
 	}
 }
 
-// steps returns the number of operations of the story without faults.
+// steps returns the number of operations of the scenario without faults.
 func steps(t *testing.T) int {
 	t.Helper()
 	d := newDisk()
-	s, err := runStory(t.Context(), d)
+	s, err := runScenario(t.Context(), d)
 	if err != nil {
 		t.Fatalf("without faults: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := runStory(t.Context(), d)
+		s, err := runScenario(t.Context(), d)
 		if err == nil {
 			t.Errorf("cut at step %d: no error was reported", cut)
 		}
@@ -151,7 +151,7 @@ func TestKillAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := runStory(t.Context(), d)
+		s, err := runScenario(t.Context(), d)
 		if err == nil {
 			t.Errorf("killed at step %d: no error was reported", kill)
 		}
@@ -175,7 +175,7 @@ func TestFaultAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := runStory(t.Context(), d)
+		s, err := runScenario(t.Context(), d)
 		if err != nil && !errors.Is(err, errDisk) {
 			t.Errorf("step %d (%s) fails: %v, want its error", fault, d.steps[fault], err)
 		}

@@ -165,7 +165,7 @@ type callState uint8
 const (
 	waiting callState = iota
 	taken
-	gone
+	left
 )
 
 func newCaller(m message) *caller {
@@ -188,4 +188,4 @@ func (c *caller) Untake() {
 	}
 }
 
-func (c *caller) leave() { c.state = gone }
+func (c *caller) leave() { c.state = left }

@@ -171,7 +171,7 @@ func (s *simulation) act() bool {
 		can = append(can, s.land)
 	}
 	if s.chaos && busy {
-		can = s.mischief(can)
+		can = s.addFaults(can)
 	}
 	if len(can) == 0 {
 		return false
@@ -225,8 +225,8 @@ func (s *simulation) land() {
 	}
 }
 
-// mischief adds crashes, further machines, kills, and callers that stop waiting.
-func (s *simulation) mischief(can []func()) []func() {
+// addFaults adds crashes, further machines, kills, and callers that stop waiting.
+func (s *simulation) addFaults(can []func()) []func() {
 	if s.chance(3) {
 		can = append(can, s.crash)
 	}
@@ -239,7 +239,7 @@ func (s *simulation) mischief(can []func()) []func() {
 	}
 	if s.chance(5) {
 		n := s.nodes[s.rng.IntN(len(s.nodes))]
-		can = append(can, func() { n.step(engine.Input{Kind: engine.Kill}); s.bury(n) })
+		can = append(can, func() { n.step(engine.Input{Kind: engine.Kill}); s.remove(n) })
 	}
 	return can
 }
@@ -247,7 +247,7 @@ func (s *simulation) mischief(can []func()) []func() {
 // leave makes a caller stop waiting.
 func (s *simulation) leave(name string) {
 	c := s.calls[name]
-	if _, answered := s.answers[name]; answered || c.state == gone {
+	if _, answered := s.answers[name]; answered || c.state == left {
 		return
 	}
 	s.hits["caller left"]++
@@ -271,11 +271,11 @@ func (s *simulation) crash() {
 			c.leave()
 		}
 	}
-	s.bury(n)
+	s.remove(n)
 }
 
-// bury removes a machine. Its writes in flight may still be stored.
-func (s *simulation) bury(n *node) {
+// remove removes a machine. Its writes in flight may still be stored.
+func (s *simulation) remove(n *node) {
 	var writes []journal.Write
 	for _, u := range n.queue {
 		writes = append(writes, keep(u))
@@ -608,7 +608,7 @@ func (n *node) answer(a engine.Answer) {
 		return
 	}
 	c := s.calls[m.name]
-	if c.state == gone {
+	if c.state == left {
 		return
 	}
 	got := fmt.Sprint(a.Value)

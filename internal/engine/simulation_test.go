@@ -132,7 +132,7 @@ func TestLikeReference(t *testing.T) {
 			fates = append(fates, fateLanded, fateLanded)
 		}
 		s.generate(1+s.rng.IntN(30), kinds)
-		s.curse(fates...)
+		s.assignFates(fates...)
 		r := &reference{fates: maps.Clone(s.fates)}
 		if s.cfg.Signals {
 			r.signals = s.signals
@@ -144,8 +144,8 @@ func TestLikeReference(t *testing.T) {
 	}, "fence stored", "fence lost", "fence late", "fence landed, unknown", "probe finds 0", "probe finds 1", "probe finds own", "late write refused", "snapshot", "back-off", "stopped")
 }
 
-// curse assigns a fate to some events: the outcome of the write that stores the event.
-func (s *simulation) curse(fates ...fate) {
+// assignFates assigns a fate to some events: the outcome of the write that stores the event.
+func (s *simulation) assignFates(fates ...fate) {
 	percent := s.rng.IntN(40)
 	for _, m := range s.commands {
 		for _, x := range "abcd" {
@@ -188,15 +188,15 @@ func TestChaos(t *testing.T) {
 			kinds = append(kinds, "async(@a) reply", "async(@a) noreply", "persist(@a) async(@b) reply")
 		}
 		s.generate(1+s.rng.IntN(40), kinds)
-		s.curse(fateRejected, fateConflict, fateNotSent, fateLost, fateLanded, fateUnavailable, fateLate, fateLate, fateLate)
+		s.assignFates(fateRejected, fateConflict, fateNotSent, fateLost, fateLanded, fateUnavailable, fateLate, fateLate, fateLate)
 		s.run()
-		s.judge()
+		s.checkAnswers()
 		return s
 	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2")
 }
 
-// judge compares the answers with the final content of the journal.
-func (s *simulation) judge() {
+// checkAnswers compares the answers with the final content of the journal.
+func (s *simulation) checkAnswers() {
 	seen := make(map[string]bool)
 	stored := make(map[string]bool)
 	for _, e := range s.disk.events() {

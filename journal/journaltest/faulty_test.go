@@ -234,19 +234,19 @@ func TestStall(t *testing.T) {
 func TestStallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
-	gone := errors.New("gone")
+	callerErr := errors.New("caller stopped waiting")
 	for op := range journaltest.OpDelete + 1 {
 		stall := f.Inject(journaltest.Fault{Op: op, Do: journaltest.Stall})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			<-stall.Struck()
-			cancel(gone)
+			cancel(callerErr)
 		}()
 		var err error
 		switch op {
 		case journaltest.OpAppend:
 			errs := f.Append(ctx, []journal.Write{write("a", 0, 1), write("b", 0, 1)})
-			if err = errs[0]; !errors.Is(errs[1], gone) || kind(err) != "unknown" {
+			if err = errs[0]; !errors.Is(errs[1], callerErr) || kind(err) != "unknown" {
 				t.Errorf("Append returned %v", errs)
 			}
 		case journaltest.OpReplay:
@@ -256,7 +256,7 @@ func TestStallEndsWithItsContext(t *testing.T) {
 		default:
 			err = f.DeleteTo(ctx, "a", 1)
 		}
-		if !errors.Is(err, gone) {
+		if !errors.Is(err, callerErr) {
 			t.Errorf("method %d: %v, want the cause of its context", op, err)
 		}
 	}

@@ -82,12 +82,12 @@ func TestSparseEventsStay(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	const kept = 512
-	gone := uint64(0)
+	deleted := uint64(0)
 	for n := range kept {
-		store(t, j, events("a", gone, n+1), events(fmt.Sprint("kept|", n), 0, 1))
-		gone += uint64(n + 1)
+		store(t, j, events("a", deleted, n+1), events(fmt.Sprint("kept|", n), 0, 1))
+		deleted += uint64(n + 1)
 	}
-	if err := j.DeleteTo(t.Context(), "a", gone); err != nil {
+	if err := j.DeleteTo(t.Context(), "a", deleted); err != nil {
 		t.Fatal(err)
 	}
 	n := 0

@@ -39,7 +39,7 @@ type fact int
 const (
 	unknown fact = iota
 	stored
-	gone
+	removed
 )
 
 func newModel() *model {
@@ -122,7 +122,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 		nr := 1 + uint64(rnd.IntN(5))
 		set := func(f fact) {
 			for n, was := range m.snapshots[id] {
-				if n <= nr && was != gone {
+				if n <= nr && was != removed {
 					m.setSnapshot(id, n, f)
 				}
 			}
@@ -130,7 +130,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 		set(unknown)
 		err := db.TestSnapshots().Delete(ctx, id, snapshot.UpTo(nr))
 		if err == nil {
-			set(gone)
+			set(removed)
 		}
 		return err
 	}
@@ -263,7 +263,7 @@ func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {
 			got, err := db.TestSnapshots().Load(tb.Context(), id, snapshot.At(nr))
 			switch {
 			case err == nil:
-				if want := snapshotOf(id, nr); f == gone || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {
+				if want := snapshotOf(id, nr); f == removed || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {
 					tb.Errorf("%s: snapshot %d, which is in state %d, is %+v with %d bytes", id, nr, f, got.Metadata, len(got.Payload))
 				}
 				m.setSnapshot(id, nr, stored)
@@ -271,7 +271,7 @@ func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {
 				if f == stored {
 					tb.Errorf("%s: snapshot %d is missing", id, nr)
 				}
-				m.setSnapshot(id, nr, gone)
+				m.setSnapshot(id, nr, removed)
 			default:
 				tb.Fatal(err)
 			}

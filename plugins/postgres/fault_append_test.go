@@ -207,7 +207,7 @@ func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name
 		t.Errorf("%v: close: %v", b, err)
 	}
 	if s.awaitSessionsEnded(t, server) {
-		s.judge(t, b, writes, errs, fences, counts)
+		s.checkResults(t, b, writes, errs, fences, counts)
 	}
 }
 
@@ -255,15 +255,15 @@ func (s *target) release(t *testing.T, server string, settled <-chan []error, re
 func (s *target) blocks(t *testing.T, server string) bool {
 	t.Helper()
 	var blocks bool
-	if err := s.truth.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
+	if err := s.tables.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
 		JOIN pg_stat_activity AS held ON held.pid = blocking WHERE waiting.wait_event_type = 'Lock' AND held.datname = current_database() AND held.application_name = $1)`, server).Scan(&blocks); err != nil {
 		t.Errorf("query the locks: %v", err)
 	}
 	return blocks
 }
 
-// judge compares the results with the table.
-func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, counts *outcomes) {
+// checkResults compares the results with the table.
+func (s *target) checkResults(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, counts *outcomes) {
 	t.Helper()
 	for i, w := range writes {
 		rows := s.rows(t, w.ID)

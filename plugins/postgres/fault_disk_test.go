@@ -99,5 +99,5 @@ func TestRuntimeOnAFullDisk(t *testing.T) {
 	h.close(t)
 	found := openLedgers(t, j, time.Minute)
 	defer found.close(t)
-	b.judge(t, found)
+	b.checkResults(t, found)
 }

@@ -50,18 +50,18 @@ func until(t *testing.T, subject string, f func() bool) bool {
 type target struct {
 	dsn    string
 	direct *postgres.DB
-	truth  *pgxpool.Pool // reads the tables without the plugin
+	tables *pgxpool.Pool // reads the tables without the plugin
 }
 
 func newTarget(t *testing.T, dsn string) *target {
 	t.Helper()
 	s := &target{dsn: dsn, direct: openStore(t, dsn, postgres.Config{MaxConns: 10, DisableNotify: true})}
-	truth, err := pgxpool.New(t.Context(), pgtest.With(t, dsn, map[string]string{"application_name": "truth", "pool_max_conns": "10"}))
+	tables, err := pgxpool.New(t.Context(), pgtest.With(t, dsn, map[string]string{"application_name": "tables", "pool_max_conns": "10"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(truth.Close)
-	s.truth = truth
+	t.Cleanup(tables.Close)
+	s.tables = tables
 	return s
 }
 
@@ -82,7 +82,7 @@ func (s *target) sessions(t *testing.T, name, where string) int {
 	t.Helper()
 	var n int
 	sql := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND (" + where + ")"
-	if err := s.truth.QueryRow(t.Context(), sql, name).Scan(&n); err != nil {
+	if err := s.tables.QueryRow(t.Context(), sql, name).Scan(&n); err != nil {
 		t.Errorf("count the sessions: %v", err)
 	}
 	return n
@@ -105,7 +105,7 @@ type record struct {
 // rows returns the rows of a persistence ID, by sequence number.
 func (s *target) rows(t *testing.T, id string) []record {
 	t.Helper()
-	rows, err := s.truth.Query(t.Context(), "SELECT seq_nr, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", id)
+	rows, err := s.tables.Query(t.Context(), "SELECT seq_nr, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", id)
 	if err != nil {
 		t.Errorf("read the table: %v", err)
 		return nil

@@ -126,9 +126,9 @@ func newOperations(ids int) *operations {
 	return b
 }
 
-// client posts operations to one ledger in sequence, until it has posted n, enough is closed, and
+// client posts operations to one ledger in sequence, until it has posted n, stop is closed, and
 // any operation has succeeded.
-func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
+func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rng *rand.Rand, n int, stop <-chan struct{}, maxTimeout time.Duration) {
 	var mine []result
 	defer func() {
 		b.mu.Lock()
@@ -138,7 +138,7 @@ func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rn
 	for i := 0; ; i++ {
 		if i >= n && b.done.Load() {
 			select {
-			case <-enough:
+			case <-stop:
 				return
 			default:
 			}
@@ -148,7 +148,7 @@ func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rn
 		b.next++
 		b.mu.Unlock()
 		k := result{op: op, count: 1 + rng.IntN(2)}
-		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(patience))))
+		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(maxTimeout))))
 		k.length, k.err = eventsourcing.Ask(asking, h.ledgers.Ref(id), post{Op: op, Count: k.count, Padding: b.padding})
 		cancel()
 		if k.err == nil {
@@ -160,24 +160,24 @@ func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rn
 
 // run starts clients of each ledger. They post operations, in turn through the runtimes, until each
 // client has posted n, disturb has returned, and an operation has succeeded.
-func (b *operations) run(t *testing.T, runtimes []*ledgerRuntime, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
+func (b *operations) run(t *testing.T, runtimes []*ledgerRuntime, n int, maxTimeout time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup
-	enough := make(chan struct{})
+	stop := make(chan struct{})
 	for i, id := range b.ids {
 		for c := range 3 {
 			clients.Go(func() {
-				b.client(t.Context(), runtimes[c%len(runtimes)], id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
+				b.client(t.Context(), runtimes[c%len(runtimes)], id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, stop, maxTimeout)
 			})
 		}
 	}
 	disturb(rand.New(rand.NewPCG(1, 2)))
-	close(enough)
+	close(stop)
 	clients.Wait()
 }
 
-// judge compares the results of the clients with the state in a new runtime.
-func (b *operations) judge(t *testing.T, h *ledgerRuntime) {
+// checkResults compares the results of the clients with the state in a new runtime.
+func (b *operations) checkResults(t *testing.T, h *ledgerRuntime) {
 	t.Helper()
 	var done, not, unknown int
 	for _, id := range b.ids {

@@ -50,7 +50,7 @@ func TestRuntimeOnABadNetwork(t *testing.T) {
 	s.awaitSessionsEnded(t, "bad network")
 	found := openLedgers(t, s.direct.TestJournal(), time.Minute)
 	defer found.close(t)
-	b.judge(t, found)
+	b.checkResults(t, found)
 }
 
 // pause waits for a random time below most, or until the end of the test.
@@ -92,7 +92,7 @@ func TestServerIsKilled(t *testing.T) {
 	h.close(t)
 	found := openLedgers(t, db.TestJournal(), time.Minute)
 	defer found.close(t)
-	b.judge(t, found)
+	b.checkResults(t, found)
 }
 
 // TestTwoRuntimes lets two runtimes write to the same entities concurrently. One of the two writers
@@ -113,5 +113,5 @@ func TestTwoRuntimes(t *testing.T) {
 	}
 	found := openLedgers(t, one.TestJournal(), time.Minute)
 	defer found.close(t)
-	b.judge(t, found)
+	b.checkResults(t, found)
 }

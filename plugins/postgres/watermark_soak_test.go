@@ -153,15 +153,15 @@ func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand
 
 // crowd releases waiting goroutines in random order when a random number of them is waiting.
 type crowd struct {
-	mu      sync.Mutex
-	random  *rand.Rand
-	members int // goroutines that wait now or later
-	enough  int
-	inside  []chan struct{}
+	mu        sync.Mutex
+	random    *rand.Rand
+	members   int // goroutines that wait now or later
+	threshold int
+	inside    []chan struct{}
 }
 
 func newCrowd(random *rand.Rand, members int) *crowd {
-	return &crowd{random: random, members: members, enough: 1}
+	return &crowd{random: random, members: members, threshold: 1}
 }
 
 func (c *crowd) wait() {
@@ -181,12 +181,12 @@ func (c *crowd) leave() {
 }
 
 func (c *crowd) release() {
-	for len(c.inside) > 0 && len(c.inside) >= min(c.enough, c.members) {
+	for len(c.inside) > 0 && len(c.inside) >= min(c.threshold, c.members) {
 		i := c.random.IntN(len(c.inside))
 		close(c.inside[i])
 		c.inside[i] = c.inside[len(c.inside)-1]
 		c.inside = c.inside[:len(c.inside)-1]
-		c.enough = 1 + c.random.IntN(max(c.members, 1))
+		c.threshold = 1 + c.random.IntN(max(c.members, 1))
 	}
 }
 

@@ -45,7 +45,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			}
 		}}
 		answers := hosting.RemoteOf[eventsourcing.Entities[Account], *eventsourcing.Runtime](accountType(p).Protocol())
-		away := func(m hosting.Message) error {
+		route := func(m hosting.Message) error {
 			credit, ok := m.Command().(Credit)
 			if !ok {
 				return sharding.Host.Deliver(m)
@@ -62,7 +62,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 				m.AnswerEncoded(answers.AppendReply(nil, value, err))
 			}))
 		}
-		sharding.Hooks.Route = away
+		sharding.Hooks.Route = route
 		hosting.Shard(&options, &sharding)
 		entities, err := eventsourcing.HostWith(rt, accountType(p), options)
 		if err != nil {
