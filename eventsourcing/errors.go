@@ -105,8 +105,14 @@ const (
 // begin with "refold/".
 func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
 
-// OfKind returns the refusal with a kind. Callers on other nodes receive the kind too.
-func (r *Refusal) OfKind(k Kind) *Refusal { return &Refusal{code: r.code, message: r.message, kind: k} }
+// OfKind returns the refusal with a kind. Callers on other nodes receive the kind too. A value that is
+// not one of the constants counts as Rejected.
+func (r *Refusal) OfKind(k Kind) *Refusal {
+	if int(k) >= len(kindCodes()) {
+		k = Rejected
+	}
+	return &Refusal{code: r.code, message: r.message, kind: k}
+}
 
 // Code returns the stable code.
 func (r *Refusal) Code() string { return r.code }

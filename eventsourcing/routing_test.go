@@ -223,6 +223,23 @@ func TestRemoteErrorCodes(t *testing.T) {
 	}
 }
 
+// TestRemoteKinds checks that callers on another node receive the kind of a refusal, and that an
+// unknown kind is Rejected.
+func TestRemoteKinds(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[eventsourcing.Kind]eventsourcing.Kind{
+		eventsourcing.Rejected: eventsourcing.Rejected, eventsourcing.BadRequest: eventsourcing.BadRequest, eventsourcing.Denied: eventsourcing.Denied,
+		eventsourcing.NotFound: eventsourcing.NotFound, eventsourcing.AlreadyExists: eventsourcing.AlreadyExists,
+		eventsourcing.AlreadyExists + 1: eventsourcing.Rejected, 255: eventsourcing.Rejected,
+	} {
+		refusal := eventsourcing.NewRefusal("travel/kind", "refused").OfKind(given)
+		received, ok := errors.AsType[*eventsourcing.Refusal](carry(t, refusal))
+		if !ok || refusal.Kind() != want || received.Kind() != want || !errors.Is(received, refusal) {
+			t.Errorf("kind %d: the refusal is %+v, and %+v after the transport, want kind %d", given, refusal, received, want)
+		}
+	}
+}
+
 // carry returns an error in the form that another node receives.
 func carry(t *testing.T, err error) error {
 	t.Helper()

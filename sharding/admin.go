@@ -224,8 +224,8 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	err = s.call(ctx, func() {
 		m := s.machine
 		a.Drained, a.Waiting = m.Leaving(), m.Waiting()
-		if boss, ok := m.Coordinator(); ok {
-			a.Coordinator = boss.String()
+		if node, ok := m.Coordinator(); ok {
+			a.Coordinator = node.String()
 		}
 		for _, c := range s.counts() {
 			a.Shards++
@@ -275,8 +275,8 @@ func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 		if known {
 			found.Home = home.String()
 		}
-		if boss, ok := m.Coordinator(); ok {
-			found.Coordinator = boss.String()
+		if node, ok := m.Coordinator(); ok {
+			found.Coordinator = node.String()
 		}
 		found.Running = slices.Contains(m.Running(n), id)
 	})

@@ -274,8 +274,8 @@ func (r *Region[S]) State(ctx context.Context) (state State, err error) {
 	err = s.call(ctx, func() {
 		m := s.machine
 		state.Registered = m.Registered()
-		if boss, ok := m.Coordinator(); ok {
-			state.Coordinator = boss
+		if node, ok := m.Coordinator(); ok {
+			state.Coordinator = node
 		}
 		for _, n := range m.Hosted() {
 			state.Shards = append(state.Shards, ShardState{n, m.Running(n), m.Tracked(n)})

@@ -115,14 +115,14 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 }
 
 func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
-	var boss identity.Node
-	if err := s.call(ctx, func() { boss, _ = s.machine.Coordinator() }); err != nil {
+	var coordinator identity.Node
+	if err := s.call(ctx, func() { coordinator, _ = s.machine.Coordinator() }); err != nil {
 		return nil, err
 	}
-	if boss.IsZero() {
+	if coordinator.IsZero() {
 		return nil, ErrNoCoordinator
 	}
-	b, err := s.query(ctx, boss, queryRegions)
+	b, err := s.query(ctx, coordinator, queryRegions)
 	var nodes []identity.Node
 	if err == nil {
 		nodes, err = decodeNodes(b)
@@ -132,7 +132,7 @@ func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	case cause != nil && !errors.Is(cause, errNoReply):
 		return nil, cause
 	default:
-		return nil, fmt.Errorf("%w on %v: %w", ErrNoCoordinator, boss, err)
+		return nil, fmt.Errorf("%w on %v: %w", ErrNoCoordinator, coordinator, err)
 	}
 	slices.SortFunc(nodes, identity.Node.Compare)
 	return nodes, nil

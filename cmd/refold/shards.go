@@ -48,22 +48,22 @@ func (n *shardNode) silent() error {
 	return n.Err
 }
 
-// look queries all members, and returns the sorted entity types, or the type that --type names.
-func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, types []string, err error) {
+// regions queries all members, and returns the sorted entity types, or the type that --type names.
+func (c *shardsCommand) regions(ctx context.Context, n *nodes) (all []shardNode, types []string, err error) {
 	names, leaves, err := n.present(ctx, c.Ask)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, said := range n.shards.Regions(ctx, names) {
-		all = append(all, shardNode{said, leaves[said.Name]})
+	for _, answer := range n.shards.Regions(ctx, names) {
+		all = append(all, shardNode{answer, leaves[answer.Name]})
 	}
 	types, err = c.typesOf(all)
 	return all, types, err
 }
 
-func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shardNode, types []string) error) error {
+func (c *shardsCommand) withRegions(ctx context.Context, do func(n *nodes, all []shardNode, types []string) error) error {
 	return c.with(func(n *nodes) error {
-		all, types, err := c.look(ctx, n)
+		all, types, err := c.regions(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *
 }
 
 func (c *shardsListCommand) list(ctx context.Context, w io.Writer, common *shardsCommand, n *nodes) error {
-	all, types, err := common.look(ctx, n)
+	all, types, err := common.regions(ctx, n)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (c *shardsEntitiesCommand) Validate() error {
 var errEnough = errors.New("limit reached")
 
 func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.list(ctx, env, n, all, types) })
+	return common.withRegions(ctx, func(n *nodes, all []shardNode, types []string) error { return c.list(ctx, env, n, all, types) })
 }
 
 func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *nodes, all []shardNode, types []string) error {
@@ -175,7 +175,7 @@ func (c *shardsFindCommand) Validate() error {
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	only := *common
 	only.Type = c.Of
-	return only.looked(ctx, func(n *nodes, all []shardNode, _ []string) error {
+	return only.withRegions(ctx, func(n *nodes, all []shardNode, _ []string) error {
 		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Region(c.Of) != nil })
 		found, err := n.shards.Find(ctx, all[i].Name, c.Of, c.ID)
 		if err != nil {

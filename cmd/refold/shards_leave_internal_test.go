@@ -63,7 +63,7 @@ func TestDrainWithoutOtherHost(t *testing.T) {
 		"other type": {pair{"up", &sharding.AdminRegion{Type: "other", Total: 9}}, false},
 	} {
 		common, n := &shardsCommand{Type: "t"}, newNodes(c.pair)
-		all, types, err := common.look(t.Context(), n)
+		all, types, err := common.regions(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestShardsOfLeavingNode(t *testing.T) {
 			if err := (&shardsListCommand{JSON: true}).list(t.Context(), &object, common, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
 				t.Errorf("printed %s, error %v", &object, err)
 			}
-			all, types, err := common.look(t.Context(), n)
+			all, types, err := common.regions(t.Context(), n)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ shards that move at once. No shard moves while members are unreachable, joining,
 }
 
 func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
+	return common.withRegions(ctx, func(n *nodes, all []shardNode, types []string) error {
 		typ, err := one(types)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 				return err
 			}
 			if moved += moving; !c.Wait {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, console.Printable(typ), whyNone(moved))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, console.Printable(typ), reasonForNone(moved))
 				return err
 			}
 			if moving == 0 && open == 0 {
@@ -48,7 +48,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 			if err = rest(limited); err != nil {
 				return fmt.Errorf("%d shards of %s have moved so far: %w", moved, typ, err)
 			}
-			if all, _, err = common.look(limited, n); err != nil {
+			if all, _, err = common.regions(limited, n); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func (n *nodes) rebalance(ctx context.Context, all []shardNode, typ string) (mov
 	return moving, state.Moving, err
 }
 
-func whyNone(moved int) string {
+func reasonForNone(moved int) string {
 	if moved > 0 {
 		return ""
 	}
@@ -84,7 +84,7 @@ entities, but hosts none until it restarts or is undrained. "refold cluster leav
 }
 
 func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
+	return common.withRegions(ctx, func(n *nodes, all []shardNode, types []string) error {
 		types, err := c.types(all, types)
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ rebalance. Shards that have not moved yet stay.`
 }
 
 func (c *shardsUndrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.undrain(ctx, env, n, all, types) })
+	return common.withRegions(ctx, func(n *nodes, all []shardNode, types []string) error { return c.undrain(ctx, env, n, all, types) })
 }
 
 func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n *nodes, all []shardNode, types []string) error {

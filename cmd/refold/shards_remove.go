@@ -54,7 +54,7 @@ func (c *removeCommand) Validate() error {
 
 func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Yes {
-		if err := c.nobodyRuns(ctx); err != nil {
+		if err := c.requireStopped(ctx); err != nil {
 			return fmt.Errorf("%w; nothing is removed", err)
 		}
 	}
@@ -72,22 +72,22 @@ func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 	case len(missing) > 0:
 		return fmt.Errorf("no data of %s; nothing is removed", quoted(missing))
 	case !left:
-		return c.say(env, "no data to remove")
+		return c.message(env, "no data to remove")
 	case !c.Yes && len(c.Types) == 0:
-		return c.say(env, "nothing is removed: name the entity types, and add --yes")
+		return c.message(env, "nothing is removed: name the entity types, and add --yes")
 	case !c.Yes:
-		return c.say(env, "nothing is removed: add --yes to remove this data")
+		return c.message(env, "nothing is removed: add --yes to remove this data")
 	}
 	return c.remove(ctx, env, found)
 }
 
-func (c *removeCommand) say(env *operator.Env, text string) error {
+func (c *removeCommand) message(env *operator.Env, text string) error {
 	_, err := fmt.Fprintf(env.Stderr, "%s: %s\n", env.Name, text)
 	return err
 }
 
-// nobodyRuns returns an error if a node runs, or if the command cannot determine that no node runs.
-func (c *removeCommand) nobodyRuns(ctx context.Context) error {
+// requireStopped returns an error if a node runs, or if the command cannot determine that no node runs.
+func (c *removeCommand) requireStopped(ctx context.Context) error {
 	if c.Cluster == "" {
 		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // only one process can open it
 			return nil
@@ -138,7 +138,7 @@ func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []s
 			}
 			n++
 		}
-		return c.say(env, fmt.Sprintf("the data of %d persistence IDs is removed", n))
+		return c.message(env, fmt.Sprintf("the data of %d persistence IDs is removed", n))
 	})
 }
 

@@ -333,16 +333,16 @@ func TestCopyRejectsOtherTarget(t *testing.T) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(6)...)
 		}, `"b|1" at 6: the source ends at 5, the target at 6`},
-		"time":     {changed(func(e *journal.Event) { e.Time = e.Time.Add(time.Microsecond) }), `"b|1" at 2: the time differs from the source`},
-		"manifest": {changed(func(e *journal.Event) { e.Manifest = "other" }), `"b|1" at 2: the manifest differs from the source`},
-		"payload":  {changed(func(e *journal.Event) { e.Payload = []byte{1} }), `"b|1" at 2: the payload differs from the source`},
-		"tags":     {changed(func(e *journal.Event) { e.Tags = []string{"x"} }), `"b|1" at 2: the tags differs from the source`},
-		"metadata": {changed(func(e *journal.Event) { e.Metadata = []byte("x") }), `"b|1" at 2: the metadata differs from the source`},
+		"time":     {changed(func(e *journal.Event) { e.Time = e.Time.Add(time.Microsecond) }), `"b|1" at 2: the record differs from the source in its time`},
+		"manifest": {changed(func(e *journal.Event) { e.Manifest = "other" }), `"b|1" at 2: the record differs from the source in its manifest`},
+		"payload":  {changed(func(e *journal.Event) { e.Payload = []byte{1} }), `"b|1" at 2: the record differs from the source in its payload`},
+		"tags":     {changed(func(e *journal.Event) { e.Tags = []string{"x"} }), `"b|1" at 2: the record differs from the source in its tags`},
+		"metadata": {changed(func(e *journal.Event) { e.Metadata = []byte("x") }), `"b|1" at 2: the record differs from the source in its metadata`},
 		"writer": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(1)...)
 			record(t, to, "b|1", "v", good(2)[1:]...)
-		}, `"b|1" at 2: the writer differs from the source`},
+		}, `"b|1" at 2: the record differs from the source in its writer`},
 		"more deleted": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(3)...)

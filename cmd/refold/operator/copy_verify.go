@@ -65,7 +65,7 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 			return different(id, s.SequenceNr, "the target has deleted this record, the source has not")
 		}
 		if field := unequal(&s, &t); field != "" {
-			return different(id, t.SequenceNr, "the "+field+" differs from the source")
+			return different(id, t.SequenceNr, "the record differs from the source in its "+field)
 		}
 		common++
 		s, failed, ok = next()

@@ -216,7 +216,7 @@ func (v *verifier) record(h *history, e *journal.Event) {
 	if e.IsFence() {
 		v.report.Fences++
 		if len(e.Payload) > 0 {
-			v.problem(h.id, e.SequenceNr, fmt.Errorf("the record has no manifest, but has a payload of %d bytes", len(e.Payload)))
+			v.problem(h.id, e.SequenceNr, fmt.Errorf("the record has no manifest, but a payload of length %d", len(e.Payload)))
 		}
 		return
 	}

@@ -109,7 +109,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 		},
 		"manifest missing": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Manifest = ""; return e }),
-			want:    []string{`"a|1" at 2: the record has no manifest, but has a payload of 1 bytes`},
+			want:    []string{`"a|1" at 2: the record has no manifest, but a payload of length 1`},
 		},
 		"record damaged": {
 			records: good(2), highest: 5, err: &journal.CorruptError{File: "000007.ldb", Offset: 12, Detail: "checksum"},

@@ -33,8 +33,8 @@ func (m *Machine) updateMembers(members []identity.Member) {
 			m.flushed(f, nil)
 		}
 	}
-	if bosses := m.findCandidates(); !slices.Equal(bosses, m.candidates) {
-		m.candidates = bosses
+	if candidates := m.findCandidates(); !slices.Equal(candidates, m.candidates) {
+		m.candidates = candidates
 		m.unregister()
 	}
 }
