@@ -145,7 +145,7 @@ func (a *Account) lastTransfer() (nr uint64) {
 }
 
 func (a *Account) answered(ctx *SignalCtx, s delivery.Answered[Credit, int]) SignalEffect {
-	a.probe.see(ctx.ID(), s)
+	a.probe.record(ctx.ID(), s)
 	switch {
 	case a.probe.ignores.Load():
 		return ctx.Effect
@@ -156,11 +156,11 @@ func (a *Account) answered(ctx *SignalCtx, s delivery.Answered[Credit, int]) Sig
 }
 
 func (a *Account) unconfirmed(ctx *SignalCtx, s delivery.Unconfirmed[Credit]) SignalEffect {
-	a.probe.see(ctx.ID(), s)
+	a.probe.record(ctx.ID(), s)
 	return ctx.Effect
 }
 
-func (p *probe) see(id string, s eventsourcing.Signal) {
+func (p *probe) record(id string, s eventsourcing.Signal) {
 	if p.signal != nil {
 		p.signal(id, s)
 	}

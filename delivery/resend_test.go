@@ -133,12 +133,12 @@ type (
 )
 
 func (s *sender) answered(ctx *senderCtx, a delivery.Answered[Drip, int]) senderEffect {
-	s.probe.see(ctx.ID(), a)
+	s.probe.record(ctx.ID(), a)
 	return ctx.Effect
 }
 
 func (s *sender) unconfirmed(ctx *senderCtx, u delivery.Unconfirmed[Drip]) senderEffect {
-	s.probe.see(ctx.ID(), u)
+	s.probe.record(ctx.ID(), u)
 	return ctx.Effect
 }
 

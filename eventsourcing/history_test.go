@@ -146,8 +146,8 @@ func (h *history) open() *eventsourcing.Runtime {
 	return rt
 }
 
-// retire stops the clients from sending to the oldest runtime.
-func (h *history) retire() {
+// dropOldest stops the clients from sending to the oldest runtime.
+func (h *history) dropOldest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.now[1:]

@@ -117,7 +117,7 @@ func (h *history) late() int {
 				releases.Go(func() { _ = closing.Close(ctx) })
 			}
 			rts = append(rts[1:], h.open())
-			h.retire()
+			h.dropOldest()
 			<-ctx.Done()
 			cancel()
 		}

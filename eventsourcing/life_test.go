@@ -84,7 +84,7 @@ func TestStateWithoutEncoding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		typ := eventsourcing.Type[secretive, actorEvent]{Name: "secretive"}
+		typ := eventsourcing.Type[unexportedField, actorEvent]{Name: "unexportedField"}
 		if _, err := eventsourcing.Host(s.rt, typ); err != nil {
 			t.Error(err)
 		}
@@ -94,8 +94,8 @@ func TestStateWithoutEncoding(t *testing.T) {
 	})
 }
 
-// secretive has a field that no snapshot can hold.
-type secretive struct{ secret int } //nolint:unused // only its presence matters
+// unexportedField has a field that no snapshot can hold.
+type unexportedField struct{ secret int } //nolint:unused // only its presence matters
 
 // TestPanics checks that a panic of any user code reaches the caller or the log, and that the
 // entity continues.

@@ -106,6 +106,6 @@ func (h *history) restart(rt *eventsourcing.Runtime) *eventsourcing.Runtime {
 	defer cancel()
 	_ = rt.Close(ctx) // the deadline may pass
 	next := h.open()
-	h.retire()
+	h.dropOldest()
 	return next
 }

@@ -226,7 +226,7 @@ func TestHistoryGaps(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
-			s.cfg.Store = store.Of(&holes{Journal: s.journal, missing: 3}, s.snapshots)
+			s.cfg.Store = store.Of(&lossyJournal{Journal: s.journal, missing: 3}, s.snapshots)
 			s.open()
 			defer s.close()
 			_, err := s.ask(recall)
@@ -240,7 +240,7 @@ func TestHistoryGaps(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
-			s.cfg.Store = store.Of(&holes{Journal: s.journal, missing: 5}, s.snapshots)
+			s.cfg.Store = store.Of(&lossyJournal{Journal: s.journal, missing: 5}, s.snapshots)
 			s.open()
 			defer s.close()
 			_, err := s.ask(recall)
@@ -333,7 +333,7 @@ func TestRecoveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := chronicle(t, 5)
 		s.cfg.RecoveryTimeout = 10 * time.Second
-		s.cfg.Store = store.Of(&holes{Journal: s.journal, pause: 8 * time.Second}, s.snapshots)
+		s.cfg.Store = store.Of(&lossyJournal{Journal: s.journal, pause: 8 * time.Second}, s.snapshots)
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5")

@@ -105,8 +105,8 @@ func newRemote() hosting.Remote[eventsourcing.Entities[traveller], *eventsourcin
 	return hosting.RemoteOf[eventsourcing.Entities[traveller], *eventsourcing.Runtime](travellers(nil).Protocol())
 }
 
-// abroad hosts travellers in a runtime, and returns a route to them over which everything is encoded.
-type abroad struct {
+// remoteNode hosts travellers in a runtime. All messages of its route are encoded.
+type remoteNode struct {
 	rt       *eventsourcing.Runtime
 	entities eventsourcing.Entities[traveller]
 	host     hosting.Host
@@ -119,9 +119,9 @@ type abroad struct {
 	left []string
 }
 
-func goAbroad(t *testing.T) *abroad {
+func newRemoteNode(t *testing.T) *remoteNode {
 	t.Helper()
-	a := &abroad{closed: make(chan struct{})}
+	a := &remoteNode{closed: make(chan struct{})}
 	var err error
 	if a.rt, err = eventsourcing.Open(eventsourcing.Config{}); err != nil {
 		t.Fatal(err)
@@ -155,11 +155,11 @@ func goAbroad(t *testing.T) *abroad {
 			deadline = time.Now().Add(a.deadline)
 		}
 		answered := func(value any, err error) { m.AnswerEncoded(answers.AppendReply(nil, value, err)) }
-		there := newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
+		forwarded := newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
 		if !m.Asked() {
-			there = newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
+			forwarded = newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
 		}
-		return a.host.Deliver(there)
+		return a.host.Deliver(forwarded)
 	})
 	a.remote, a.route = remote, remote.Ref
 	t.Cleanup(func() {
@@ -175,16 +175,16 @@ func goAbroad(t *testing.T) *abroad {
 func TestRemoteReplies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := goAbroad(t)
+		a := newRemoteNode(t)
 		for _, how := range []string{"answer", "refuse", "explain", "error", "persist", "panic", "later", "unknown"} {
-			here, errHere := eventsourcing.Ask(t.Context(), a.entities.Ref("rome"), travel{How: how})
-			there, errThere := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: how})
-			if here != there || eventsourcing.StatusOf(errHere).Code != eventsourcing.StatusOf(errThere).Code || errors.Is(errHere, errVisa) != errors.Is(errThere, errVisa) ||
-				eventsourcing.NotDone(errHere) != eventsourcing.NotDone(errThere) {
-				t.Errorf("%s: local reply %v, %v; remote reply %v, %v", how, here, errHere, there, errThere)
+			local, errLocal := eventsourcing.Ask(t.Context(), a.entities.Ref("rome"), travel{How: how})
+			remote, errRemote := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: how})
+			if local != remote || eventsourcing.StatusOf(errLocal).Code != eventsourcing.StatusOf(errRemote).Code || errors.Is(errLocal, errVisa) != errors.Is(errRemote, errVisa) ||
+				eventsourcing.NotDone(errLocal) != eventsourcing.NotDone(errRemote) {
+				t.Errorf("%s: local reply %v, %v; remote reply %v, %v", how, local, errLocal, remote, errRemote)
 			}
-			if errHere != nil && how != "panic" && errHere.Error() != errThere.Error() {
-				t.Errorf("%s: the local error is %q, the remote error is %q", how, errHere, errThere)
+			if errLocal != nil && how != "panic" && errLocal.Error() != errRemote.Error() {
+				t.Errorf("%s: the local error is %q, the remote error is %q", how, errLocal, errRemote)
 			}
 		}
 		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), chat{}); !errors.Is(err, eventsourcing.ErrNoReply) {
@@ -215,7 +215,7 @@ func TestRemoteErrorCodes(t *testing.T) {
 			if other != nil {
 				err = fmt.Errorf("%w, and %w", one, other)
 			}
-			back := carry(t, err)
+			back := encodeAndDecode(t, err)
 			if eventsourcing.StatusOf(back).Code != eventsourcing.StatusOf(err).Code || eventsourcing.NotDone(back) != eventsourcing.NotDone(err) {
 				t.Errorf("%q has the code %q, not done %v; after the transport %q, %v", err, eventsourcing.StatusOf(err).Code, eventsourcing.NotDone(err), eventsourcing.StatusOf(back).Code, eventsourcing.NotDone(back))
 			}
@@ -233,15 +233,15 @@ func TestRemoteKinds(t *testing.T) {
 		eventsourcing.AlreadyExists + 1: eventsourcing.Rejected, 255: eventsourcing.Rejected,
 	} {
 		refusal := eventsourcing.NewRefusal("travel/kind", "refused").OfKind(given)
-		received, ok := errors.AsType[*eventsourcing.Refusal](carry(t, refusal))
+		received, ok := errors.AsType[*eventsourcing.Refusal](encodeAndDecode(t, refusal))
 		if !ok || refusal.Kind() != want || received.Kind() != want || !errors.Is(received, refusal) {
 			t.Errorf("kind %d: the refusal is %+v, and %+v after the transport, want kind %d", given, refusal, received, want)
 		}
 	}
 }
 
-// carry returns an error in the form that another node receives.
-func carry(t *testing.T, err error) error {
+// encodeAndDecode returns an error in the form that another node receives.
+func encodeAndDecode(t *testing.T, err error) error {
 	t.Helper()
 	answers := newRemote()
 	_, back := answerWith(t.Context(), answers.AppendReply(nil, nil, err))
@@ -269,7 +269,7 @@ func FuzzAnswer(f *testing.F) {
 		if err == nil || errors.Is(err, eventsourcing.ErrWrongReply) {
 			return
 		}
-		again := carry(t, err)
+		again := encodeAndDecode(t, err)
 		if eventsourcing.StatusOf(again).Code != eventsourcing.StatusOf(err).Code {
 			t.Errorf("%q with code %q is encoded again as %q with code %q", err, eventsourcing.StatusOf(err).Code, again, eventsourcing.StatusOf(again).Code)
 		}
@@ -281,7 +281,7 @@ func FuzzAnswer(f *testing.F) {
 func TestRemoteDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := goAbroad(t)
+		a := newRemoteNode(t)
 		a.deadline = time.Minute
 		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: "context"}); err != nil {
 			t.Fatal(err)
@@ -301,7 +301,7 @@ func TestRemoteDeadline(t *testing.T) {
 func TestLeavingMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := goAbroad(t)
+		a := newRemoteNode(t)
 		for _, step := range []struct {
 			do   func()
 			want string
@@ -326,7 +326,7 @@ func TestLeavingMemory(t *testing.T) {
 	})
 }
 
-func (a *abroad) mustAsk(t *testing.T, how string) {
+func (a *remoteNode) mustAsk(t *testing.T, how string) {
 	t.Helper()
 	if _, err := eventsourcing.Ask(t.Context(), a.entities.Ref("rome"), travel{How: how}); err != nil {
 		t.Error(how, err)
@@ -338,7 +338,7 @@ func (a *abroad) mustAsk(t *testing.T, how string) {
 func TestStartOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := goAbroad(t)
+		a := newRemoteNode(t)
 		if err := a.remote.Start(t.Context(), "rome"); err != nil || !a.host.InMemory("rome") {
 			t.Errorf("Start = %v, in memory %t, want nil and true", err, a.host.InMemory("rome"))
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 type (
-	// pageV1 and page are the forms of a scribe in snapshots.
+	// pageV1 and page are the forms of an actor's state in snapshots.
 	pageV1 struct{ Text string }
 	page   struct{ Lines []string }
 )
@@ -34,8 +34,8 @@ func pages(fails *error) *eventsourcing.StateForm[actor] {
 	}, codec.Upcast("page", 1, func(old pageV1) (page, error) { return page{strings.Fields(old.Text)}, nil }))
 }
 
-// scribes lets the actors store pages in snapshots.
-func (s *scene) scribes(fails *error) *scene {
+// storePages lets the actors store pages in snapshots.
+func (s *scene) storePages(fails *error) *scene {
 	s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, State: pages(fails)}
 	return s
 }
@@ -65,7 +65,7 @@ func TestStateForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fails error
-		s := newScene(t).scribes(&fails).open()
+		s := newScene(t).storePages(&fails).open()
 		s.mustAsk(addLines("1", "2"))
 		synctest.Wait()
 		stored := s.load()
@@ -104,7 +104,7 @@ func TestStateFormFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fails := errors.New("injected state error")
-		s := newScene(t).scribes(&fails).open()
+		s := newScene(t).storePages(&fails).open()
 		defer s.close()
 		expect(t, s.mustAsk(addLines("1", "2")), nil, "1 2")
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestStateVersion(t *testing.T) {
 func TestEncodeAndDecodeState(t *testing.T) {
 	t.Parallel()
 	var fails error
-	s := newScene(t).scribes(&fails)
+	s := newScene(t).storePages(&fails)
 	manifest, payload, err := eventsourcing.EncodeState(s.typ, &actor{Lines: []string{"1"}})
 	if err != nil || manifest != "page@2" {
 		t.Fatalf("%q, %v", manifest, err)

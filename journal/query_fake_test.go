@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// asking is a journal with queries. Functions of the test compute its results. It records its
+// fakeQuerier is a journal with queries. Functions of the test compute its results. It records its
 // calls.
-type asking struct {
+type fakeQuerier struct {
 	fake
 	query func(after journal.Offset) (journal.Page, error)
 	end   func() (journal.Offset, error)
@@ -26,40 +26,40 @@ type asking struct {
 }
 
 var (
-	_ journal.Querier  = (*asking)(nil)
-	_ journal.IDLister = (*asking)(nil)
+	_ journal.Querier  = (*fakeQuerier)(nil)
+	_ journal.IDLister = (*fakeQuerier)(nil)
 )
 
-func (a *asking) record(format string, args ...any) {
+func (a *fakeQuerier) record(format string, args ...any) {
 	a.calls = append(a.calls, fmt.Sprintf(format, args...))
 }
 
-func (a *asking) Query(_ context.Context, _ journal.Criteria, after journal.Offset) (journal.Page, error) {
+func (a *fakeQuerier) Query(_ context.Context, _ journal.Criteria, after journal.Offset) (journal.Page, error) {
 	a.record("query %s", after)
 	return a.query(after)
 }
 
-func (a *asking) End(context.Context) (journal.Offset, error) {
+func (a *fakeQuerier) End(context.Context) (journal.Offset, error) {
 	a.record("end")
 	return a.end()
 }
 
-func (a *asking) Await(ctx context.Context, after journal.Offset) error {
+func (a *fakeQuerier) Await(ctx context.Context, after journal.Offset) error {
 	a.record("await %s", after)
 	return a.await(ctx, after)
 }
 
-func (a *asking) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+func (a *fakeQuerier) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	a.record("highest")
 	return a.fake.HighestSequenceNr(ctx, id)
 }
 
-func (a *asking) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+func (a *fakeQuerier) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	a.record("replay %d-%d", from, to)
 	return a.fake.Replay(ctx, id, from, to)
 }
 
-func (a *asking) PersistenceIDs(context.Context, string) iter.Seq2[string, error] {
+func (a *fakeQuerier) PersistenceIDs(context.Context, string) iter.Seq2[string, error] {
 	a.record("list")
 	return func(yield func(string, error) bool) {
 		ids, err := a.list()

@@ -18,7 +18,7 @@ import (
 // with events after the end.
 func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 	t.Parallel()
-	j := &asking{
+	j := &fakeQuerier{
 		end: func() (journal.Offset, error) { return "o10", nil },
 		query: pages(map[journal.Offset]journal.Page{
 			"o1": {Events: recorded("o2", "o3"), Next: "o4", More: true},
@@ -36,7 +36,7 @@ func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 func TestCurrentWaitsForTheEnd(t *testing.T) {
 	t.Parallel()
 	round := 0
-	j := &asking{
+	j := &fakeQuerier{
 		end:   func() (journal.Offset, error) { return "o5", nil },
 		await: func(context.Context, journal.Offset) error { round++; return nil },
 	}
@@ -55,7 +55,7 @@ func TestCurrentWaitsForTheEnd(t *testing.T) {
 
 func TestCurrentAtTheEndQueriesNothing(t *testing.T) {
 	t.Parallel()
-	j := &asking{end: func() (journal.Offset, error) { return "o5", nil }}
+	j := &fakeQuerier{end: func() (journal.Offset, error) { return "o5", nil }}
 	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, "o5"), showRecorded), nil)
 	expect(t, "calls", j.calls, []string{"end"})
 }
@@ -64,7 +64,7 @@ func TestCurrentAtTheEndQueriesNothing(t *testing.T) {
 // valid, because an event was appended after End returned. The journal rejects the second.
 func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	t.Parallel()
-	j := &asking{
+	j := &fakeQuerier{
 		end: func() (journal.Offset, error) { return "o5", nil },
 		query: func(after journal.Offset) (journal.Page, error) {
 			if after == "o10" {
@@ -96,8 +96,8 @@ func TestCurrentRejectsInvalidCriteria(t *testing.T) {
 func TestLoopsEndWithTheError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	sound := func() *asking {
-		return &asking{
+	sound := func() *fakeQuerier {
+		return &fakeQuerier{
 			fake: fake{
 				highest: func(context.Context, string) (uint64, error) { return 0, nil },
 				replay:  func(context.Context, string, uint64, uint64) events { return func(func(journal.Event, error) bool) {} },
@@ -108,15 +108,15 @@ func TestLoopsEndWithTheError(t *testing.T) {
 			list:  func() ([]string, error) { return nil, nil },
 		}
 	}
-	breaks := map[string]func(*asking){
-		"end": func(j *asking) { j.end = func() (journal.Offset, error) { return "", broken } },
-		"query": func(j *asking) {
+	breaks := map[string]func(*fakeQuerier){
+		"end": func(j *fakeQuerier) { j.end = func() (journal.Offset, error) { return "", broken } },
+		"query": func(j *fakeQuerier) {
 			j.query = func(journal.Offset) (journal.Page, error) { return journal.Page{}, broken }
 		},
-		"await":   func(j *asking) { j.await = func(context.Context, journal.Offset) error { return broken } },
-		"list":    func(j *asking) { j.list = func() ([]string, error) { return nil, broken } },
-		"highest": func(j *asking) { j.highest = func(context.Context, string) (uint64, error) { return 0, broken } },
-		"replay": func(j *asking) {
+		"await":   func(j *fakeQuerier) { j.await = func(context.Context, journal.Offset) error { return broken } },
+		"list":    func(j *fakeQuerier) { j.list = func() ([]string, error) { return nil, broken } },
+		"highest": func(j *fakeQuerier) { j.highest = func(context.Context, string) (uint64, error) { return 0, broken } },
+		"replay": func(j *fakeQuerier) {
 			j.highest = func(context.Context, string) (uint64, error) { return 1, nil }
 			j.replay = func(context.Context, string, uint64, uint64) events {
 				return func(yield func(journal.Event, error) bool) { yield(journal.Event{}, broken) }
@@ -180,7 +180,7 @@ func TestPageWithoutProgress(t *testing.T) {
 		"nowhere, with more": {Next: "o2", More: true},
 		"nowhere, with some": {Next: "o2", Events: recorded("o3")},
 	} {
-		j := &asking{
+		j := &fakeQuerier{
 			end:   func() (journal.Offset, error) { return "o9", nil },
 			query: func(journal.Offset) (journal.Page, error) { return p, nil },
 		}
@@ -237,7 +237,7 @@ func TestQueriesUnwrapJournals(t *testing.T) {
 // TestLoopsLeftEarly checks that no call follows after the body has left its loop.
 func TestLoopsLeftEarly(t *testing.T) {
 	t.Parallel()
-	j := &asking{
+	j := &fakeQuerier{
 		end: func() (journal.Offset, error) { return "o9", nil },
 		query: func(journal.Offset) (journal.Page, error) {
 			return journal.Page{Events: recorded("o1", "o2"), Next: "o99", More: true}, nil
@@ -273,7 +273,7 @@ var errTestEnded = errors.New("test ended")
 func TestLiveWaitsBetweenPages(t *testing.T) {
 	t.Parallel()
 	waits := 0
-	j := &asking{
+	j := &fakeQuerier{
 		query: pages(map[journal.Offset]journal.Page{
 			"o1": {Events: recorded("o2"), Next: "o3", More: true},
 			"o3": {Next: "o5", More: true},
@@ -347,7 +347,7 @@ func TestLiveIsResumed(t *testing.T) {
 func TestLiveByIDReadsTheEndFirst(t *testing.T) {
 	t.Parallel()
 	highest, ends := uint64(0), 0
-	j := &asking{
+	j := &fakeQuerier{
 		end: func() (journal.Offset, error) {
 			ends++
 			return journal.Offset([]string{"", "o1", "o2", "o3"}[ends]), nil
@@ -499,13 +499,13 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 	})
 }
 
-// ending is an in-memory journal to which an event is appended directly after each call of End.
-type ending struct {
+// appendAfterEnd is an in-memory journal that appends an event directly after each call of End.
+type appendAfterEnd struct {
 	*inmem.Journal
 	then func()
 }
 
-func (e *ending) End(ctx context.Context) (journal.Offset, error) {
+func (e *appendAfterEnd) End(ctx context.Context) (journal.Offset, error) {
 	o, err := e.Journal.End(ctx)
 	e.then()
 	return o, err
@@ -515,13 +515,13 @@ func (e *ending) End(ctx context.Context) (journal.Offset, error) {
 // was read before the list.
 func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	t.Parallel()
-	j := &ending{Journal: inmem.NewJournal()}
+	j := &appendAfterEnd{Journal: inmem.NewJournal()}
 	j.then = func() { store(t, j.Journal, added("both", 0, 1, "m"), added("other", 0, 1, "m")) }
-	got := seen(taken(journal.LiveIDs(t.Context(), &quitting{j}), 3), showID)
+	got := seen(taken(journal.LiveIDs(t.Context(), &failingAwait{j}), 3), showID)
 	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: test ended"})
 }
 
-// quitting is a journal whose Await returns an error instead of waiting for events.
-type quitting struct{ *ending }
+// failingAwait is a journal whose Await returns an error instead of waiting for events.
+type failingAwait struct{ *appendAfterEnd }
 
-func (*quitting) Await(context.Context, journal.Offset) error { return errTestEnded }
+func (*failingAwait) Await(context.Context, journal.Offset) error { return errTestEnded }

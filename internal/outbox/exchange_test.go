@@ -263,9 +263,9 @@ func TestExchange(t *testing.T) {
 					x.replies = slices.Delete(x.replies, i, i+1)
 				}
 			},
-			"the receiver changes its mind": func(*rapid.T) { x.accepts = !x.accepts },
-			"the sender crashes":            func(*rapid.T) { x.restartSender() },
-			"the receiver crashes":          func(*rapid.T) { x.restartReceiver() },
+			"the receiver changes its decision": func(*rapid.T) { x.accepts = !x.accepts },
+			"the sender crashes":                func(*rapid.T) { x.restartSender() },
+			"the receiver crashes":              func(*rapid.T) { x.restartReceiver() },
 		})
 		x.settle(t)
 		x.audit(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-var errAway = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
+var errUnreachable = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
 
 // history returns the records of a script such as "A1 A2 B3": a writer and a number each. "!" is an
 // error.
@@ -23,7 +23,7 @@ func history(script string) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		for word := range strings.FieldsSeq(script) {
 			if word == "!" {
-				yield(journal.Event{}, errAway)
+				yield(journal.Event{}, errUnreachable)
 				return
 			}
 			e := journal.Event{Writer: strings.Trim(word[:1], "-"), Manifest: "m"}
@@ -204,7 +204,7 @@ func TestFilterPassesErrorsOn(t *testing.T) {
 	for _, mode := range []journal.FilterMode{journal.FilterFail, journal.FilterRepairByDiscardOld, journal.FilterWarn, journal.FilterOff} {
 		f := newFilter(t, journal.FilterConfig{Mode: mode})
 		got, err := outcomeOf(f.Apply("id", history("A1 A2 ! A3")))
-		if got != "A1 A2" || !errors.Is(err, errAway) {
+		if got != "A1 A2" || !errors.Is(err, errUnreachable) {
 			t.Errorf("%v: yielded %q and %v", mode, got, err)
 		}
 	}

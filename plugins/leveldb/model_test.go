@@ -23,7 +23,7 @@ import (
 // with an unknown outcome.
 type model struct {
 	streams   map[string]*history
-	snapshots map[string]map[uint64]fact
+	snapshots map[string]map[uint64]snapshotState
 	// order is the latest result of queries, with the offsets.
 	order []journal.Envelope
 }
@@ -33,17 +33,17 @@ type history struct {
 	maybeHighest, maybeDeleted uint64 // upper bounds, if calls with an unknown outcome were executed
 }
 
-// fact is the known state of a snapshot.
-type fact int
+// snapshotState is the known state of a snapshot.
+type snapshotState int
 
 const (
-	unknown fact = iota
+	unknown snapshotState = iota
 	stored
 	removed
 )
 
 func newModel() *model {
-	return &model{streams: make(map[string]*history), snapshots: make(map[string]map[uint64]fact)}
+	return &model{streams: make(map[string]*history), snapshots: make(map[string]map[uint64]snapshotState)}
 }
 
 func (m *model) history(id string) *history {
@@ -55,9 +55,9 @@ func (m *model) history(id string) *history {
 	return h
 }
 
-func (m *model) setSnapshot(id string, nr uint64, f fact) {
+func (m *model) setSnapshot(id string, nr uint64, f snapshotState) {
 	if m.snapshots[id] == nil {
-		m.snapshots[id] = make(map[uint64]fact)
+		m.snapshots[id] = make(map[uint64]snapshotState)
 	}
 	m.snapshots[id][nr] = f
 }
@@ -120,7 +120,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 		return err
 	default:
 		nr := 1 + uint64(rnd.IntN(5))
-		set := func(f fact) {
+		set := func(f snapshotState) {
 			for n, was := range m.snapshots[id] {
 				if n <= nr && was != removed {
 					m.setSnapshot(id, n, f)

@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-// lasting is a journal with the arguments to open it again.
-type lasting struct {
+// reopenable is a journal with the arguments to open it again.
+type reopenable struct {
 	*postgres.Journal
 	dsn string
 	cfg postgres.Config
@@ -33,7 +33,7 @@ func openJournal(tb testing.TB, dsn string, cfg postgres.Config) journal.Journal
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return lasting{db.TestJournal(), dsn, cfg}
+	return reopenable{db.TestJournal(), dsn, cfg}
 }
 
 // runJournalSuite gives each case its own schema in one database: creating a database takes longer
@@ -52,7 +52,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 		},
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
 			tb.Helper()
-			l, ok := j.(lasting)
+			l, ok := j.(reopenable)
 			if !ok {
 				tb.Fatalf("unexpected type %T", j)
 			}
@@ -63,7 +63,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 		},
 		Attach: func(tb testing.TB, j journal.Journal) journal.Journal {
 			tb.Helper()
-			l, ok := j.(lasting)
+			l, ok := j.(reopenable)
 			if !ok {
 				tb.Fatalf("unexpected type %T", j)
 			}
@@ -83,7 +83,7 @@ func TestJournalConformanceOneConnection(t *testing.T) {
 	runJournalSuite(t, postgres.Config{MaxConns: 1, CachedStatements: true, Schema: "Other-1"})
 }
 
-type lastingStore struct {
+type reopenableStore struct {
 	*postgres.SnapshotStore
 	dsn string
 }
@@ -94,7 +94,7 @@ func openSnapshots(tb testing.TB, dsn string) snapshot.Store {
 	if err != nil {
 		tb.Fatalf("open: %v", err)
 	}
-	return lastingStore{db.TestSnapshots(), dsn}
+	return reopenableStore{db.TestSnapshots(), dsn}
 }
 
 func TestSnapshotConformance(t *testing.T) {

@@ -15,28 +15,28 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// logbook records log output.
-type logbook struct {
+// logRecorder records log output.
+type logRecorder struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *logbook) Write(p []byte) (int, error) {
+func (l *logRecorder) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logbook) String() string {
+func (l *logRecorder) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logRecorder) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // has waits until the log contains a text.
-func (l *logbook) has(t *testing.T, text string) {
+func (l *logRecorder) has(t *testing.T, text string) {
 	t.Helper()
 	if !until(t, "a log record with "+text, func() bool { return strings.Contains(l.String(), text) }) {
 		t.Logf("logged:\n%s", l)
@@ -46,7 +46,7 @@ func (l *logbook) has(t *testing.T, text string) {
 func TestLogOfNotifications(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	var log logbook
+	var log logRecorder
 	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).TestJournal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
@@ -68,7 +68,7 @@ func TestLogContainsNoSecret(t *testing.T) {
 	const secret = "correct-horse"
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
-	var log logbook
+	var log logRecorder
 	j := openStore(t, dsn, postgres.Config{
 		Logger: log.logger(), PollInterval: time.Millisecond,
 		NotifyDSN: pgtest.Via(t, pgtest.With(t, dsn, map[string]string{"password": secret}), server.Addr()),
@@ -88,7 +88,7 @@ func TestLogContainsNoSecret(t *testing.T) {
 func TestLogOfAStall(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	var log logbook
+	var log logRecorder
 	db := openStore(t, dsn, postgres.Config{Logger: log.logger(), DisableNotify: true})
 	db.ReportAll()
 	conn := connect(t, dsn)
@@ -125,7 +125,7 @@ func TestLogOfAStall(t *testing.T) {
 
 func TestLogOfSlowCalls(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logRecorder
 	db := openStore(t, pgtest.DSN(t), postgres.Config{Logger: log.logger(), DisableNotify: true})
 	db.ReportNoCall()
 	store(t, db.TestJournal(), eventsOf("a", 0, 1))

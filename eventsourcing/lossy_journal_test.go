@@ -11,14 +11,14 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// holes is a journal that has lost a record, or that is slow to read.
-type holes struct {
+// lossyJournal is a journal that has lost a record, or that is slow to read.
+type lossyJournal struct {
 	journal.Journal
 	missing uint64
 	pause   time.Duration // before each record
 }
 
-func (h *holes) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+func (h *lossyJournal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		for e, err := range h.Journal.Replay(ctx, id, from, to) {
 			if err == nil && e.SequenceNr == h.missing {
