@@ -41,7 +41,7 @@ func TestHealth(t *testing.T) {
 			}
 		}
 		if code, _ := get("/x"); code != http.StatusNotFound {
-			w.Errorf("GET /x: %d", code)
+			w.Errorf("GET /x: %d, want StatusNotFound", code)
 		}
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(5 * time.Second)

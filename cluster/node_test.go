@@ -35,7 +35,7 @@ func TestAttached(t *testing.T) {
 			t.Error("another key or another node returned the same value")
 		}
 		if got := a.Roles(); !slices.Equal(got, []string{"db", "web"}) {
-			t.Errorf("Roles = %v", got)
+			t.Errorf("Roles = %v, want [db web]", got)
 		}
 	})
 }

@@ -274,7 +274,7 @@ func TestProxyFollowsTheSingleton(t *testing.T) {
 			return string(b)
 		}
 		if got := ask(); got != "a ?" {
-			w.Errorf("Ask = %q", got)
+			w.Errorf("Ask = %q, want \"a ?\"", got)
 		}
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		for range 100 {

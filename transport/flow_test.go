@@ -168,7 +168,7 @@ func TestFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := a.Stats().Lanes[transport.Bulk].MessagesOut; n != 100 {
-		t.Errorf("%d messages were sent", n)
+		t.Errorf("%d messages were sent, want 100", n)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestManyRequests(t *testing.T) {
 	}
 	wg.Wait()
 	if n := a.Stats().Requests + b.Stats().Requests; n != 0 {
-		t.Errorf("%d requests are still open", n)
+		t.Errorf("%d requests are still open, want 0", n)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestRequestErrors(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := a.Stats().Dropped[link.LateReply]; n != 1 {
-			t.Errorf("%d late replies were counted", n)
+			t.Errorf("%d late replies were counted, want 1", n)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindSilent, nil); !errors.Is(err, transport.ErrNoHandler) {
 			t.Errorf("request without a handler: %v, want ErrNoHandler", err)

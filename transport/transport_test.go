@@ -144,7 +144,7 @@ func TestDecompressionLimit(t *testing.T) {
 		t.Errorf("%d bytes arrived", len(got[0].Payload))
 	}
 	if n := b.Stats().Dropped[link.Undecompressed]; n != 3 {
-		t.Errorf("%d messages were counted as undecompressed", n)
+		t.Errorf("%d messages were counted as undecompressed, want 3", n)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestForgedFrames(t *testing.T) {
 		t.Errorf("handled %s from %v", got[0].Payload, got[0].From)
 	}
 	if n := b.Stats().Dropped[link.Forged]; n != 1 {
-		t.Errorf("%d frames were counted as forged", n)
+		t.Errorf("%d frames were counted as forged, want 1", n)
 	}
 	if s := log.String(); !strings.Contains(s, "reason=forged") || !strings.Contains(s, "from=mallory") {
 		t.Errorf("the log is %q", s)
@@ -210,7 +210,7 @@ func TestHandleNamed(t *testing.T) {
 		t.Errorf("handled %d messages to the incarnation and %d to the name", len(known.all()), len(named.all()))
 	}
 	if n := b.Stats().Dropped[link.NoHandler]; n != 2 {
-		t.Errorf("%d messages were counted as without a handler", n)
+		t.Errorf("%d messages were counted as without a handler, want 2", n)
 	}
 	for _, err := range []error{
 		a.Send(identity.Node{Name: "b"}, transport.Control, kindB, nil), a.SendToName("b b", kindB, nil), a.SendToName("", kindB, nil),
@@ -236,7 +236,7 @@ func TestPanickingHandler(t *testing.T) {
 	send(t, a, b, transport.Data, "x")
 	box.wait(t, 1)
 	if n := b.Stats().Dropped[link.Panicked]; n != 1 {
-		t.Errorf("%d panics were counted", n)
+		t.Errorf("%d panics were counted, want 1", n)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestGap(t *testing.T) {
 		send(t, a, b, transport.Bulk, "x")
 		synctest.Wait()
 		if got := box.all(); len(got) != 1 {
-			t.Errorf("%d messages arrived", len(got))
+			t.Errorf("%d messages arrived, want 1", len(got))
 		}
 		if want := (transport.Gap{From: a.Self(), Lane: transport.Bulk, Frames: 1}); len(events) != 1 || <-events != want {
 			t.Errorf("OnEvent was called %d times", len(events))

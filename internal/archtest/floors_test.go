@@ -104,7 +104,7 @@ func TestLibrariesImportNoPlugin(t *testing.T) {
 				continue
 			}
 			if within(to, "plugins") || within(to, "examples") || within(to, "cmd") {
-				t.Errorf("%s imports %s: only examples, commands and tests may", path, to)
+				t.Errorf("%s imports %s: only examples, commands and tests may import it", path, to)
 			}
 		}
 	}

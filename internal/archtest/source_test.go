@@ -73,7 +73,7 @@ var list = sync.OnceValues(func() ([]*pkg, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		if !within(p.path(), "tmp") { // scratch, not in the repository
+		if !within(p.path(), "tmp") { // scratch files, not in the repository
 			all = append(all, p)
 		}
 	}

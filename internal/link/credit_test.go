@@ -34,7 +34,7 @@ func TestCredit(t *testing.T) {
 			grants(a, b)
 		}
 		if n := len(b.got); n != 15 {
-			t.Fatalf("%d messages of 64 KiB are unconsumed, the window is 1 MiB", n)
+			t.Fatalf("%d messages of 64 KiB are unconsumed with a window of 1 MiB, want 15", n)
 		}
 		if s := a.Stats().Lanes[lane]; s.Stalls == 0 {
 			t.Error("no stall was counted")
@@ -61,7 +61,7 @@ func TestControlWithoutCredit(t *testing.T) {
 	}
 	b.move(a, link.Control)
 	if len(b.got) != 15 {
-		t.Errorf("%d control messages of 64 KiB are unconsumed, the window is 1 MiB", len(b.got))
+		t.Errorf("%d control messages of 64 KiB are unconsumed with a window of 1 MiB, want 15", len(b.got))
 	}
 	b.wantDropped(link.OverCredit, 5)
 	b.consume(a, link.Control)
@@ -78,7 +78,7 @@ func TestBackpressure(t *testing.T) {
 		t.Errorf("Send beyond the limit of the queue: %v, want ErrBackpressure", err)
 	}
 	if n := a.Stats().Refused; n != 1 {
-		t.Errorf("%d messages were counted as refused", n)
+		t.Errorf("%d messages were counted as refused, want 1", n)
 	}
 	a.send(b, link.Bulk, kib64) // each lane has its own queue
 	a.send(open(t, mallory), link.Data, kib64)
@@ -97,7 +97,7 @@ func TestCreditOfLostFrames(t *testing.T) {
 	for range 15 {
 		a.send(b, link.Data, kib64)
 	}
-	if n := len(a.frames(link.Data)); n != 15 { // and all of them are lost
+	if n := len(a.frames(link.Data)); n != 15 { // all these frames are lost
 		t.Fatalf("sent %d frames, want 15", n)
 	}
 	a.send(b, link.Data, kib64, kib64)
@@ -105,15 +105,15 @@ func TestCreditOfLostFrames(t *testing.T) {
 	b.want()
 	due, ok := a.Due()
 	if !ok || due != 200*time.Millisecond {
-		t.Fatalf("a sender without credit requests a grant at %v, %t", due, ok)
+		t.Fatalf("a sender without credit requests a grant at %v, %t, want 200ms, true", due, ok)
 	}
 	a.now = due
 	a.Tick(a.now)
-	b.move(a, link.Data) // an empty frame, after the lost ones
+	b.move(a, link.Data) // an empty frame after the lost frames
 	grants(a, b)
 	b.move(a, link.Data)
 	if len(b.got) != 2 || b.lost != 15 {
-		t.Errorf("%d messages arrived after the loss, %d frames were reported missing", len(b.got), b.lost)
+		t.Errorf("%d messages arrived after the loss and %d frames were reported missing, want 2 and 15", len(b.got), b.lost)
 	}
 	if _, ok := a.Due(); ok {
 		t.Error("a sender with credit still requests a grant")
@@ -136,7 +136,7 @@ func TestProbeInterval(t *testing.T) {
 		a.now = due
 		a.Tick(a.now)
 		if n := len(a.frames(link.Data)); n != 1 {
-			t.Fatalf("the sender sent %d credit requests", n)
+			t.Fatalf("the sender sent %d credit requests, want 1", n)
 		}
 		at = append(at, due)
 	}
@@ -209,15 +209,15 @@ func TestFrameBeyondCredit(t *testing.T) {
 	body := link.AppendMessages(nil, slices.Repeat([]link.Message{tell(strings.Repeat("x", 200<<10))}, 5)...)
 	f := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: 1, Body: body}
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != 0 || len(eff.Deliver) != 5 {
-		t.Fatalf("frame within the credit: dropped as %v, %d messages delivered", eff.Dropped, len(eff.Deliver))
+		t.Fatalf("frame within the credit: dropped as %v, %d messages delivered, want none and 5", eff.Dropped, len(eff.Deliver))
 	}
 	f.Number, f.Offset = 2, 10<<20
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.OverCredit || len(eff.Deliver) != 0 {
-		t.Errorf("frame beyond the credit: dropped as %v, %d messages delivered", eff.Dropped, len(eff.Deliver))
+		t.Errorf("frame beyond the credit: dropped as %v, %d messages delivered, want OverCredit and 0", eff.Dropped, len(eff.Deliver))
 	}
 	f.Number, f.Offset = 3, 1<<20 // an offset below the credit already used
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.Malformed {
-		t.Errorf("frame with a lower offset: dropped as %v", eff.Dropped)
+		t.Errorf("frame with a lower offset: dropped as %v, want Malformed", eff.Dropped)
 	}
 }
 
@@ -228,13 +228,13 @@ func TestCostOfEmptyMessages(t *testing.T) {
 	for ; a.Send(bob, link.Data, tell("")) == nil; n++ {
 	}
 	if n > window/32 {
-		t.Errorf("%d empty messages are queued", n)
+		t.Errorf("%d empty messages are queued, want at most %d", n, window/32)
 	}
 	for range 5 {
 		b.move(a, link.Data)
 		grants(a, b)
 	}
 	if len(b.got) > (1<<20)/64 {
-		t.Errorf("%d empty messages are unconsumed", len(b.got))
+		t.Errorf("%d empty messages are unconsumed, want at most %d", len(b.got), (1<<20)/64)
 	}
 }

@@ -38,7 +38,7 @@ func TestSmallMessages(t *testing.T) {
 		a.send(b, link.Data, tell(strings.Repeat("x", 10)))
 	}
 	if frames := a.frames(link.Data); len(frames) != 1 {
-		t.Errorf("1,000 messages of 10 bytes were sent in %d frames", len(frames))
+		t.Errorf("1,000 messages of 10 bytes were sent in %d frames, want 1", len(frames))
 	} else {
 		b.take(a, link.Data, frames...)
 	}
@@ -47,7 +47,7 @@ func TestSmallMessages(t *testing.T) {
 	}
 	a.send(b, link.Data, slices.Repeat([]link.Message{tell(strings.Repeat("x", 20<<10))}, 4)...)
 	if frames := a.frames(link.Data); len(frames) != 4 {
-		t.Errorf("4 messages of 20 KiB were sent in %d frames of 32 KiB", len(frames))
+		t.Errorf("4 messages of 20 KiB were sent in %d frames of 32 KiB, want 4", len(frames))
 	}
 }
 
@@ -73,7 +73,7 @@ func TestReorderedFrames(t *testing.T) {
 	}
 	b.take(a, link.Data, frames[0], frames[3])
 	if b.last.Lost != 2 {
-		t.Errorf("%d frames were reported missing between 1 and 4", b.last.Lost)
+		t.Errorf("%d frames were reported missing between 1 and 4, want 2", b.last.Lost)
 	}
 	b.take(a, link.Data, frames[1], frames[4])
 	b.want("1", "4", "5")
@@ -92,7 +92,7 @@ func TestFirstFrameMissing(t *testing.T) {
 	b.move(a, link.Control)
 	b.want("2")
 	if b.lost != 1 {
-		t.Errorf("%d frames were reported missing", b.lost)
+		t.Errorf("%d frames were reported missing, want 1", b.lost)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestSequenceNumbersPerLane(t *testing.T) {
 	b.move(a, link.Data)
 	b.want("b", "c", "d")
 	if b.lost != 0 {
-		t.Errorf("%d frames were reported missing", b.lost)
+		t.Errorf("%d frames were reported missing, want 0", b.lost)
 	}
 }
 
@@ -160,11 +160,11 @@ func TestIncarnationLimit(t *testing.T) {
 		a.send(b, link.Data, tell("x"))
 		b.move(a, link.Data)
 		if uid == 0 {
-			defer func() { // it sent frames all the time, so its links still exist
+			defer func() { // the active incarnation sent frames all the time, so its links still exist
 				a.send(b, link.Data, tell("y"))
 				b.move(a, link.Data)
 				if b.lost != 0 {
-					t.Errorf("%d frames are missing from the active incarnation", b.lost)
+					t.Errorf("%d frames are missing from the active incarnation, want 0", b.lost)
 				}
 			}()
 			continue
@@ -174,7 +174,7 @@ func TestIncarnationLimit(t *testing.T) {
 		b.move(again, link.Data)
 	}
 	if n := b.Stats().Peers; n != 8 {
-		t.Errorf("%d incarnations of a name have links", n)
+		t.Errorf("%d incarnations of a name have links, want 8", n)
 	}
 }
 

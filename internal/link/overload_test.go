@@ -44,7 +44,7 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	}
 	refused(identity.Node{Name: "name:1"}, link.Control)
 	if n := a.Stats().Refused; n != 3 {
-		t.Errorf("%d messages were counted as refused", n)
+		t.Errorf("%d messages were counted as refused, want 3", n)
 	}
 	a.frames(link.Data)
 	a.send(c, link.Data, kib64)
@@ -111,7 +111,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 	}
 }
 
-// The bytes of a message that is never completed are released.
+// The bytes of an incomplete message are released when its link ends.
 func TestHeldBytesOfParts(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small, func(c *link.Config) { c.MaxFrame = 32 << 10 })

@@ -19,7 +19,7 @@ func TestLargeMessages(t *testing.T) {
 	large := strings.Repeat("0123456789", 10_000)
 	a.send(b, link.Data, tell("before"))
 	msg := link.Message{Type: link.Request, Kind: 3, Correlation: 5, Compressed: true, Payload: []byte(large)}
-	a.send(b, link.Data, msg, tell("behind"))
+	a.send(b, link.Data, msg, tell("after"))
 	frames := a.frames(link.Data)
 	for _, frame := range frames {
 		if len(frame) > link.MinFrame {
@@ -27,12 +27,12 @@ func TestLargeMessages(t *testing.T) {
 		}
 	}
 	b.take(a, link.Data, frames...)
-	b.want("before", large, "behind")
+	b.want("before", large, "after")
 	if d := b.got[1]; d.Type != msg.Type || d.Kind != msg.Kind || d.Correlation != msg.Correlation || !d.Compressed {
 		t.Errorf("the completed message has %v %v %v %v", d.Type, d.Kind, d.Correlation, d.Compressed)
 	}
 	if n := a.Stats().Lanes[link.Data].MessagesOut; n != 3 {
-		t.Errorf("%d messages were counted as sent", n)
+		t.Errorf("%d messages were counted as sent, want 3", n)
 	}
 }
 
@@ -62,10 +62,10 @@ func TestLostPart(t *testing.T) {
 	large := strings.Repeat("x", 3000)
 	for lost := range 4 {
 		a, b := pair(t, tiny)
-		a.send(b, link.Data, tell(large), tell("behind"))
+		a.send(b, link.Data, tell(large), tell("after"))
 		frames := a.frames(link.Data)
 		if len(frames) != 4 {
-			t.Fatalf("sent %d frames", len(frames))
+			t.Fatalf("sent %d frames, want 4", len(frames))
 		}
 		for i, frame := range frames {
 			if i != lost {
@@ -73,7 +73,7 @@ func TestLostPart(t *testing.T) {
 			}
 		}
 		for _, d := range b.got {
-			if s := string(d.Payload); s != "behind" {
+			if s := string(d.Payload); s != "after" {
 				t.Errorf("part %d was lost: delivered %d bytes", lost, len(s))
 			}
 		}

@@ -61,20 +61,20 @@ func TestNotices(t *testing.T) {
 		return len(frames)
 	}
 	if n := notices(link.Message{Type: link.Tell, Kind: heartbeat}, link.Control); n != 0 {
-		t.Errorf("a heartbeat caused %d notices", n)
+		t.Errorf("a heartbeat caused %d notices, want 0", n)
 	}
 	if n := notices(tell("x"), link.Data); n != 1 || !a.last.Quarantined || a.last.From != bob {
 		t.Errorf("a message caused %d notices, %+v", n, a.last)
 	}
 	if n := notices(tell("x"), link.Data); n != 0 {
-		t.Errorf("sent %d notices within a second", n)
+		t.Errorf("sent %d notices within a second, want 0", n)
 	}
 	b.now += time.Second
 	if n := notices(tell("x"), link.Bulk); n != 1 {
-		t.Errorf("sent %d notices after a second", n)
+		t.Errorf("sent %d notices after a second, want 1", n)
 	}
 	if n := b.Stats().Notices; n != 2 {
-		t.Errorf("%d notices were counted", n)
+		t.Errorf("%d notices were counted, want 2", n)
 	}
 	// Two nodes that quarantine each other soon send no more notices.
 	a.Quarantine(bob, false)
@@ -82,7 +82,7 @@ func TestNotices(t *testing.T) {
 	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, alice.UID)})
 	a.take(b, link.Control, frame)
 	if n := len(a.frames(link.Control)); n != 0 {
-		t.Errorf("a notice caused %d notices", n)
+		t.Errorf("a notice caused %d notices, want 0", n)
 	}
 }
 
@@ -94,14 +94,14 @@ func TestQuietQuarantine(t *testing.T) {
 	b.move(a, link.Data)
 	b.want()
 	if n := len(b.frames(link.Control)); n != 0 {
-		t.Errorf("a quiet quarantine sent %d notices", n)
+		t.Errorf("a quiet quarantine sent %d notices, want 0", n)
 	}
 	b.Quarantine(alice, false)
 	b.Quarantine(alice, true) // still sends notices
 	a.send(b, link.Data, tell("x"))
 	b.move(a, link.Data)
 	if n := len(b.frames(link.Control)); n != 1 {
-		t.Errorf("the quarantine with notices sent %d notices", n)
+		t.Errorf("the quarantine with notices sent %d notices, want 1", n)
 	}
 }
 

@@ -22,7 +22,7 @@ var (
 )
 
 // TestChaos injects random faults, and checks the invariants of host.check after every step. Then
-// it ends all faults and marks dead nodes as down. The live nodes must agree again.
+// all faults end, and dead nodes are marked as down. The live nodes must agree again.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	var total membership.Counters
@@ -78,14 +78,14 @@ type chaos struct {
 	names                  []string
 	isolated               map[string]bool
 	blockedFrom, blockedTo string
-	story                  []string
+	log                    []string
 }
 
 func (c *chaos) run(t *testing.T, seed uint64) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Fatalf("replay with -run TestChaos -chaos.seed=%d -chaos.seeds=1\n%s\n%s", seed, strings.Join(c.story, "\n"), c.describe())
+			t.Fatalf("replay with -run TestChaos -chaos.seed=%d -chaos.seeds=1\n%s\n%s", seed, strings.Join(c.log, "\n"), c.describe())
 		}
 	}()
 	c.delay = 20 * time.Millisecond
@@ -103,10 +103,10 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 		c.world.run(6 * time.Second)
 		c.restart(c.names[0])
 	}
-	c.run0(time.Duration(c.rand.IntN(30)) * time.Second)
+	c.runAndRestart(time.Duration(c.rand.IntN(30)) * time.Second)
 	for range 12 {
 		c.fault()
-		c.run0(time.Duration(c.rand.IntN(20_000)) * time.Millisecond)
+		c.runAndRestart(time.Duration(c.rand.IntN(20_000)) * time.Millisecond)
 	}
 	c.repair()
 	c.note("all faults have ended")
@@ -116,11 +116,11 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 }
 
 func (c *chaos) note(format string, args ...any) {
-	c.story = append(c.story, fmt.Sprintf("%10v ", c.now)+fmt.Sprintf(format, args...))
+	c.log = append(c.log, fmt.Sprintf("%10v ", c.now)+fmt.Sprintf(format, args...))
 }
 
-// run0 advances the time and restarts nodes that have stopped.
-func (c *chaos) run0(d time.Duration) {
+// runAndRestart advances the time and restarts nodes that have stopped.
+func (c *chaos) runAndRestart(d time.Duration) {
 	c.world.run(d)
 	for _, name := range c.names {
 		if c.latest(name).dead && !c.split() && (name != c.names[0] || c.seedsAnswer()) {
@@ -162,12 +162,12 @@ func (c *chaos) restart(name string) {
 	h.do(membership.JoinSeeds{Seeds: c.names})
 }
 
-func (c *chaos) any() *host { return c.latest(c.names[c.rand.IntN(len(c.names))]) }
+func (c *chaos) anyHost() *host { return c.latest(c.names[c.rand.IntN(len(c.names))]) }
 
 func (c *chaos) fault() {
-	h := c.any()
+	h := c.anyHost()
 	if first := c.latest(c.names[0]); !first.dead && !first.m.Member() {
-		return // the first seed must reach the others, see seedsAnswer
+		return // the first seed must reach the other nodes: see seedsAnswer
 	}
 	switch c.rand.IntN(11) {
 	case 0, 1:
@@ -177,9 +177,9 @@ func (c *chaos) fault() {
 		}
 	case 2:
 		c.note("%v is asked to leave", h.node)
-		c.any().do(membership.Leave{Node: h.node})
+		c.anyHost().do(membership.Leave{Node: h.node})
 	case 3:
-		by := c.any()
+		by := c.anyHost()
 		if bad := by.m.Gossip().Unreachable(by.node); len(bad) > 0 {
 			c.note("%v marks the unreachable %v as down", by.node, bad[0].Node)
 			by.do(membership.DownNode{Node: bad[0].Node})
@@ -201,8 +201,8 @@ func (c *chaos) fault() {
 		c.note("isolated: %v", len(c.isolated))
 	case 6:
 		clear(c.isolated)
-		c.blockedFrom, c.blockedTo = h.node.Name, c.any().node.Name
-		c.note("no message gets from %s to %s", c.blockedFrom, c.blockedTo)
+		c.blockedFrom, c.blockedTo = h.node.Name, c.anyHost().node.Name
+		c.note("messages from %s to %s are blocked", c.blockedFrom, c.blockedTo)
 	case 7:
 		clear(c.isolated)
 		c.blockedFrom, c.blockedTo = "", ""
@@ -235,22 +235,22 @@ func (c *chaos) repair() {
 	}
 }
 
-// settled marks dead nodes as down, as an operator does, and reports whether the living nodes
-// agree. It sends no command to a suspended node unless there are no others, because nodes that a
-// suspended node finds unreachable may be alive.
+// settled marks dead nodes as down, as an operator does, and reports whether the live nodes agree.
+// It sends no command to a suspended node if there are other nodes, because nodes that a suspended
+// node finds unreachable may be alive.
 func (c *chaos) settled() bool {
-	c.run1()
-	var living, asked []*host
+	c.restartDead()
+	var live, asked []*host
 	for _, h := range c.hosts {
 		if !h.dead {
-			living = append(living, h)
+			live = append(live, h)
 			if h.m.Member() && !h.m.Suspended() {
 				asked = append(asked, h)
 			}
 		}
 	}
 	if len(asked) == 0 {
-		asked = living
+		asked = live
 	}
 	for _, h := range c.hosts {
 		for _, other := range asked {
@@ -262,10 +262,11 @@ func (c *chaos) settled() bool {
 			}
 		}
 	}
-	return len(living) == len(c.names) && c.agree(living...)
+	return len(live) == len(c.names) && c.agree(live...)
 }
 
-func (c *chaos) run1() {
+// restartDead restarts the dead nodes whose restart cannot found a second cluster.
+func (c *chaos) restartDead() {
 	for _, name := range c.names {
 		if c.latest(name).dead && (name != c.names[0] || c.seedsAnswer()) {
 			c.restart(name)

@@ -25,7 +25,7 @@ func TestClusterFormsAndLeaves(t *testing.T) {
 				t.Fatalf("%v has not left:\n%s", gone.node, w.describe())
 			}
 			if !gone.stopped(membership.Left) {
-				t.Errorf("%v had the lives %v", gone.node, gone.lives)
+				t.Errorf("life events of %v: %v", gone.node, gone.lives)
 			}
 		}
 	}
@@ -114,13 +114,13 @@ func TestIdleTraffic(t *testing.T) {
 	}
 	fewBytes, fewPackets := perNode(30)
 	manyBytes, manyPackets := perNode(75)
-	t.Logf("each of 30 sends %.0f bytes, %.0f packets a minute, each of 75 %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
+	t.Logf("each of 30 members sends %.0f bytes and %.0f packets a minute, each of 75 members %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
 	if manyBytes > 1.1*fewBytes || manyPackets > 1.1*fewPackets {
 		t.Error("an idle member of the larger cluster sends more")
 	}
 }
 
-// BenchmarkJoin lets a cluster form, and 1 in 20 of its members crash.
+// BenchmarkJoin measures the formation of a cluster in which 1 of 20 members crashes.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{500, 2000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

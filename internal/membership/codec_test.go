@@ -65,7 +65,7 @@ func TestDecodeSharesEqualParts(t *testing.T) {
 }
 
 // A state of 1,000 members, some of them unreachable or removed, fits into 40 KiB.
-func TestSizeOfAThousandMembers(t *testing.T) {
+func TestSizeOfLargeState(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
 	g, _ := many(r, 1000)
@@ -292,7 +292,7 @@ func TestSeenSetTooLarge(t *testing.T) {
 	}
 }
 
-func TestLengthsAreCheckedBeforeAnythingIsAllocated(t *testing.T) { //nolint:paralleltest // it measures what is allocated
+func TestLengthsCheckedBeforeAllocation(t *testing.T) { //nolint:paralleltest // it measures allocations
 	for name, text := range map[string]string{
 		"members":    "010000" + "904e",
 		"tombstones": "010000" + "00" + "0000" + "a08d06",

@@ -148,7 +148,7 @@ func TestConnectivity(t *testing.T) {
 		s.suspended(true, "no decision")
 		s.wantConnectivity(membership.Confirmed, "not disconnected")
 		s.cutFor(40 * time.Second)
-		s.wantConnectivity(membership.Unconfirmed, "it was")
+		s.wantConnectivity(membership.Unconfirmed, "disconnected while suspended")
 	})
 	t.Run("confirmed by a member", func(t *testing.T) {
 		t.Parallel()
@@ -320,7 +320,7 @@ func TestDownedPairReconnects(t *testing.T) {
 func TestRestartJoinsQuickly(t *testing.T) {
 	t.Parallel()
 	restart := 10 * time.Second // membership.Settings.RetryJoinAfter
-	for name, story := range map[string]struct {
+	for name, test := range map[string]struct {
 		stays int // of three nodes
 		gone  func(w *world, hosts []*host)
 		most  time.Duration
@@ -345,13 +345,13 @@ func TestRestartJoinsQuickly(t *testing.T) {
 			w := newWorld(t, seed)
 			hosts := w.join(names(3)...)
 			w.up(time.Minute, hosts...)
-			story.gone(w, hosts)
-			again := w.start(names(4)[story.stays])
+			test.gone(w, hosts)
+			again := w.start(names(4)[test.stays])
 			from := w.now
 			again.do(membership.JoinSeeds{Seeds: names(2)})
-			members := append(hosts[:story.stays:story.stays], again)
-			if !w.until(time.Minute, func() bool { return w.agree(members...) }) || w.now-from > story.most {
-				t.Errorf("%s, seed %d: the node is a member after %v, want at most %v:\n%s", name, seed, w.now-from, story.most, w.describe())
+			members := append(hosts[:test.stays:test.stays], again)
+			if !w.until(time.Minute, func() bool { return w.agree(members...) }) || w.now-from > test.most {
+				t.Errorf("%s, seed %d: the node is a member after %v, want at most %v:\n%s", name, seed, w.now-from, test.most, w.describe())
 			}
 		}
 	}
@@ -389,8 +389,8 @@ func TestJoinThroughSuspendedNode(t *testing.T) {
 	}
 }
 
-// TestSuspendedNodeIgnoresRestart checks the same for a name that another process requested just
-// before the node was disconnected.
+// TestSuspendedNodeIgnoresRestart checks that a suspended node downs no member whose name another
+// process requested just before the disconnection.
 func TestSuspendedNodeIgnoresRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

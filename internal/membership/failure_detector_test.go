@@ -18,11 +18,11 @@ func TestHeartbeats(t *testing.T) {
 	s := with(t, "n", "o")
 	s.pass(10*time.Second, "n", "o")
 	if got := len(sentIn(s.all, membership.KindHeartbeat)); got != 20 {
-		t.Errorf("sent %d heartbeats in 10 s to two members", got)
+		t.Errorf("sent %d heartbeats in 10 s to two members, want 20", got)
 	}
 	s.recv("n", membership.Heartbeat{Nr: 7, At: 9 * time.Second})
 	if got := s.last(membership.KindHeartbeatReply); got != (membership.HeartbeatReply{Nr: 7, At: 9 * time.Second}) {
-		t.Errorf("the reply is %v", got)
+		t.Errorf("the reply is %v, want the number and time of the heartbeat", got)
 	}
 	before := s.dropped(membership.DropUnexpected)
 	s.recv("x", membership.HeartbeatReply{Nr: 1})
@@ -46,11 +46,11 @@ func TestSilentMember(t *testing.T) {
 		t.Error("the member was not suspected")
 	}
 	if phi := s.m.Phi()[node("o")]; phi < 8 {
-		t.Errorf("phi is %v", phi)
+		t.Errorf("phi of the silent member is %v, want at least 8", phi)
 	}
 	s.pass(3*time.Second, "n", "o")
 	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("the member replies again and is still unreachable")
+		t.Error("the member is still unreachable although it replies again")
 	}
 	var kinds []membership.EventKind
 	for _, e := range s.all.Events {
@@ -123,14 +123,14 @@ func TestRingChanges(t *testing.T) {
 	if len(third) != 3 || !slices.Contains(third, silent) {
 		t.Fatalf("the monitored members are %v, want an additional one for the unreachable member", third)
 	}
-	// The new members are between m and the silent member on the ring, which is therefore no longer
-	// among the monitored.
-	s.named("m2", membership.Join{}) // the UIDs of tests are all 1, so the ring is in the order of names
+	// The new members are between m and the silent member on the ring. The silent member therefore
+	// no longer belongs to the monitored set.
+	s.named("m2", membership.Join{}) // all UIDs of the test are 1, so the order of the ring is that of names
 	s.named("m3", membership.Join{})
 	all = append(all, "m2", "m3")
 	now := monitored()
 	if !slices.Equal(now, []string{"m2", "m3", silent}) {
-		t.Errorf("the monitored members are %v", now)
+		t.Errorf("the monitored members are %v, want m2, m3 and the silent member", now)
 	}
 	all = append(all, silent)
 	s.pass(2*time.Second, all...)

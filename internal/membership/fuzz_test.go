@@ -55,7 +55,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		if err != nil {
 			if !errors.Is(err, membership.ErrMalformed) {
-				t.Errorf("the error does not match ErrMalformed: %v, want ErrMalformed", err)
+				t.Errorf("DecodeMessage: %v, want ErrMalformed", err)
 			}
 			return
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// The effects of a received gossip, by its order to the local one.
+// The effects of received gossip depend on its order relative to the local gossip.
 func TestReceivedGossip(t *testing.T) {
 	t.Parallel()
 	t.Run("same, seen by this node in the sender's view", func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestReceivedGossip(t *testing.T) {
 		s := with(t, "a", "b")
 		s.do(membership.Leave{Node: node("b")})
 		s.recv("a", membership.StateOf(s.m.Gossip().Unseen().Saw(node("a"))))
-		s.wants("talk back", membership.KindSeen, "a")
+		s.wants("the sender receives the seen set", membership.KindSeen, "a")
 		if g := s.m.Gossip(); !g.HasSeen(node("a")) || !g.HasSeen(thisNode) || g.HasSeen(node("b")) {
 			t.Errorf("the seen set is %v, want the union of both", g.SeenBy())
 		}
@@ -50,7 +50,7 @@ func TestReceivedGossip(t *testing.T) {
 		s := with(t, "a")
 		next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 		s.recv("a", membership.StateOf(next))
-		s.wants("talk back", membership.KindSeen, "a")
+		s.wants("the sender receives the seen set", membership.KindSeen, "a")
 		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(thisNode) || !g.HasSeen(node("a")) {
 			t.Errorf("the received state was not adopted, or is not seen by both: %v", g.SeenBy())
 		}
@@ -92,8 +92,8 @@ func TestReceivedGossip(t *testing.T) {
 func TestDroppedGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
-	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
-	data := membership.AppendMessage(nil, membership.StateOf(news))
+	newer := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
+	data := membership.AppendMessage(nil, membership.StateOf(newer))
 	drops := func(subject string, why membership.Drop, in membership.Received) {
 		t.Helper()
 		before := s.dropped(why)
@@ -105,8 +105,8 @@ func TestDroppedGossip(t *testing.T) {
 	s.now += 5 * time.Second
 	s.pass(0)
 	drops("too old", membership.DropExpired, membership.Received{From: node("a"), To: thisNode, Arrived: s.now - 2001*time.Millisecond, Data: data})
-	drops("another incarnation's", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m", UID: 7}, Data: data})
-	drops("another's", membership.DropOther, membership.Received{From: node("a"), To: node("z"), Data: data})
+	drops("for another incarnation", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m", UID: 7}, Data: data})
+	drops("for another node", membership.DropOther, membership.Received{From: node("a"), To: node("z"), Data: data})
 	drops("to the name", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m"}, Data: data})
 	drops("from a name", membership.DropOther, membership.Received{From: identity.Node{Name: "a"}, To: thisNode, Data: data})
 	drops("from itself", membership.DropUnexpected, membership.Received{From: thisNode, To: thisNode, Data: data})
@@ -117,13 +117,13 @@ func TestDroppedGossip(t *testing.T) {
 	forged := membership.StateOf(s.m.Gossip())
 	forged.Version[0]++
 	drops("a digest that does not match the clock", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, forged)})
-	broken := membership.StateOf(news)
+	broken := membership.StateOf(newer)
 	broken.Content = broken.Content[:len(broken.Content)-3]
 	before := s.dropped(membership.DropMalformed)
 	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("cannot decode gossip") != 1 {
 		t.Error("malformed gossip was not counted or not logged")
 	}
-	for i, k := range []membership.Message{membership.StateOf(news), membership.Digests{}, membership.Versions{}, membership.SeenOf(news)} {
+	for i, k := range []membership.Message{membership.StateOf(newer), membership.Digests{}, membership.Versions{}, membership.SeenOf(newer)} {
 		s.recv("x", k)
 		s.wants("a node that is not a member is informed", membership.KindStranger, "x")
 		if s.dropped(membership.DropStranger) != uint64(i+1) || len(s.out.Send) != 1 || s.status(node("x")) != 0 {
@@ -204,15 +204,15 @@ func TestDigests(t *testing.T) {
 	s.wants("seen set of another version", membership.KindVersions, "a")
 }
 
-// A round sends to one member: only the version if it has seen the state, otherwise the whole
-// state.
+// A round of gossip goes to one member. It contains only the version if that member has seen the
+// state, otherwise the whole state.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c")
 	all := []string{"a", "b", "c"}
 	s.pass(20*time.Second, all...)
 	if n := len(sentIn(s.all, membership.KindDigests)); n != 20 {
-		t.Errorf("%d rounds in 20 s of an idle cluster", n)
+		t.Errorf("%d rounds in 20 s of an idle cluster, want 20", n)
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n > 0 {
 		t.Errorf("the whole state was sent %d times to a member that has seen it", n)
@@ -222,7 +222,7 @@ func TestRounds(t *testing.T) {
 	s.pass(10*time.Second, all...)
 	state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests))
 	if state < 20 || digests > 0 {
-		t.Errorf("few members have seen the state: it was sent %d times, the version %d times", state, digests)
+		t.Errorf("few members have seen the state: the state was sent %d times, the version %d times", state, digests)
 	}
 	s.seen("a")
 	s.forget()
@@ -258,14 +258,14 @@ func TestGossipTargets(t *testing.T) {
 	}
 	s := with(t, names...)
 	s.do(membership.PrepareForShutdown{})
-	s.seen(names[1:]...) // n0 has not
+	s.seen(names[1:]...) // n0 has not seen the last change
 	s.forget()
 	s.pass(1000*time.Second, names...)
 	to := map[string]int{}
 	for _, name := range append(sentIn(s.all, membership.KindState), sentIn(s.all, membership.KindDigests)...) {
 		to[name]++
 	}
-	// 80 % and a tenth of the rest go to n0, a tenth of the rest to each other.
+	// n0 gets 80 % and a tenth of the rest. Each other member gets a tenth of the rest.
 	if n := to["n0"]; n < 780 || n > 860 {
 		t.Errorf("n0 was chosen %d of 1000 times, want about 820", n)
 	}

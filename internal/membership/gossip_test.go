@@ -95,10 +95,10 @@ func TestApply(t *testing.T) {
 		}
 	}
 	for name, nothing := range map[string]membership.Change{
-		"same status": {Put: []*identity.Member{member("b", up)}},
-		"reachable":   {Observed: []membership.Observation{{Subject: a, Reach: reachable}}},
-		"stranger":    {Remove: []identity.Node{node("x")}, Observed: []membership.Observation{{Subject: node("y"), Reach: unreachable}}},
-		"forget":      {Forget: 1 << 40},
+		"same status":   {Put: []*identity.Member{member("b", up)}},
+		"reachable":     {Observed: []membership.Observation{{Subject: a, Reach: reachable}}},
+		"unknown nodes": {Remove: []identity.Node{node("x")}, Observed: []membership.Observation{{Subject: node("y"), Reach: unreachable}}},
+		"forget":        {Forget: 1 << 40},
 	} {
 		if got := apply(t, g, b, nothing); !reflect.DeepEqual(got, g) {
 			t.Errorf("%s changed the gossip: %v", name, got.Clock())
@@ -111,14 +111,14 @@ func TestInvalidChanges(t *testing.T) {
 	g := cluster(t, member("a", up), member("b", down))
 	gone := apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("b")}, At: 1})
 	for name, err := range map[string]error{
-		"down to up":  second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", up)}})),
-		"removed":     second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", removed)}})),
-		"no status":   second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("c", 0)}})),
-		"buried":      second(gone.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", joining)}})),
-		"up to ready": second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("a", prepared)}})),
+		"down to up":               second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", up)}})),
+		"removed":                  second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", removed)}})),
+		"no status":                second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("c", 0)}})),
+		"removed node":             second(gone.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", joining)}})),
+		"up to ready-for-shutdown": second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("a", prepared)}})),
 	} {
 		if err == nil {
-			t.Errorf("%s was allowed", name)
+			t.Errorf("Apply accepted the change %q", name)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func newHistory(t *rapid.T) *history {
 	return h
 }
 
-// meet handles a received state as a node does.
+// meet merges a received state as a node does.
 func (h *history) meet(self identity.Node, at, from int) {
 	mine, theirs := h.states[at], h.states[from]
 	if theirs.Member(self) == nil {
@@ -302,16 +302,16 @@ func TestMergeProperties(t *testing.T) {
 			return m
 		}
 		if a, b := merge(x, y), merge(y, x); !equal(a, b) {
-			t.Fatalf("not commutative:\n%s\n%s", describe(a), describe(b))
+			t.Fatalf("Merge is not commutative:\n%s\n%s", describe(a), describe(b))
 		}
 		if a, b := merge(merge(x, y), z), merge(x, merge(y, z)); !equal(a, b) {
-			t.Fatalf("not associative:\n%s\n%s", describe(a), describe(b))
+			t.Fatalf("Merge is not associative:\n%s\n%s", describe(a), describe(b))
 		}
 		if a := merge(x, x); !equal(a, x.Unseen()) {
-			t.Fatalf("not idempotent:\n%s\n%s", describe(a), describe(x))
+			t.Fatalf("Merge is not idempotent:\n%s\n%s", describe(a), describe(x))
 		}
 		if a := merge(x, y); !equal(merge(a, y), a) {
-			t.Fatalf("not idempotent:\n%s\n%s", describe(merge(a, y)), describe(a))
+			t.Fatalf("Merge is not idempotent:\n%s\n%s", describe(merge(a, y)), describe(a))
 		}
 	})
 }
@@ -332,7 +332,7 @@ func describe(g membership.Gossip) string {
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	a := node("a")
-	everybody := func(identity.Node) bool { return true }
+	allNodes := func(identity.Node) bool { return true }
 	for _, tt := range []struct {
 		name      string
 		members   []*identity.Member
@@ -358,7 +358,7 @@ func TestConvergence(t *testing.T) {
 		{name: "joining and unreachable", members: []*identity.Member{member("a", up), member("b", joining)}, bad: "b"},
 		{name: "down and unreachable", members: []*identity.Member{member("a", up), member("b", down)}, bad: "b", want: true},
 		{name: "exiting and unreachable", members: []*identity.Member{member("a", up), member("b", exiting)}, bad: "b", want: true},
-		{name: "confirmed", members: []*identity.Member{member("a", up), member("b", leaving)}, bad: "b", confirmed: everybody, want: true},
+		{name: "confirmed", members: []*identity.Member{member("a", up), member("b", leaving)}, bad: "b", confirmed: allNodes, want: true},
 	} {
 		g := cluster(t, tt.members...)
 		if tt.bad != "" {
@@ -411,7 +411,7 @@ func TestLeader(t *testing.T) {
 		{name: "preparing", members: []*identity.Member{member("a", preparing), member("c", up)}, want: "a"},
 		{name: "ready", members: []*identity.Member{member("a", prepared), member("c", up)}, want: "a"},
 		{name: "not an unreachable member", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
-		{name: "but self", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
+		{name: "self although it is unreachable", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
 		{name: "never a down member", members: []*identity.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
 		{name: "weakly up before joining", members: []*identity.Member{member("a", joining), member("b", weakly), member("c", weakly)}, want: "b"},
 		{name: "joining before exiting", members: []*identity.Member{member("a", exiting), member("b", joining)}, want: "b"},
@@ -451,7 +451,7 @@ func TestRoles(t *testing.T) {
 	}
 	m := &identity.Member{Roles: got}
 	if !m.HasRole("a") || m.HasRole("c") || !m.HasRole("") || !m.HasRole("dc-default") {
-		t.Error("HasRole is wrong for a member with roles")
+		t.Error("HasRole returned a wrong result for a member with roles")
 	}
 }
 
@@ -462,7 +462,7 @@ func manyRoles(n int) (roles []string) {
 	return roles
 }
 
-// receivers returns the nodes to monitor, by walking the ring as the specification does.
+// receivers computes the monitored nodes as the specification does, by walking the ring.
 func receivers(g membership.Gossip, self identity.Node, count int) []identity.Node {
 	position := func(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) }
 	var ring []identity.Node
@@ -531,7 +531,7 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// many returns the gossip of the first of some members.
+// many returns the gossip of a cluster with n members, and its first member.
 func many(r *rand.Rand, n int) (membership.Gossip, identity.Node) {
 	var members []*identity.Member
 	for i := range n {

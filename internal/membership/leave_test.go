@@ -36,7 +36,7 @@ func TestManyLeave(t *testing.T) {
 				look := func() bool {
 					for h, at := range begun {
 						if h.dead && !h.stopped(membership.Left) {
-							t.Errorf("seed %d: %v has the lives %v", seed, h.node, h.lives)
+							t.Errorf("seed %d: life events of %v: %v", seed, h.node, h.lives)
 						}
 						if h.dead {
 							delete(begun, h)
@@ -169,8 +169,8 @@ func TestExitingMemberInSeenSet(t *testing.T) {
 	}
 }
 
-// A stopping node sends its last gossip to members that may not have seen that others exit, because
-// soon there may be no node to inform them.
+// A stopping node sends its last gossip to members that may not have seen that others exit. Soon
+// there may be no other node that could inform them.
 func TestLastGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c", "d", "e", "f", "g", "h")
@@ -206,7 +206,7 @@ func TestWaitingNodesReceiveOffers(t *testing.T) {
 	for _, s := range []*solo{founder, joiner} {
 		for _, peer := range []string{"a", "c", "a"} {
 			s.named(peer, membership.InitJoin{})
-			s.wants("not yet", membership.KindInitJoinNack, peer)
+			s.wants("this node is not a member yet", membership.KindInitJoinNack, peer)
 		}
 		s.named("d", membership.InitJoin{Settings: []membership.Setting{{Key: "k", Value: "v"}}})
 		s.forget()
@@ -217,7 +217,7 @@ func TestWaitingNodesReceiveOffers(t *testing.T) {
 	joiner.recv("b", membership.Welcome{State: membership.StateOf(cluster(t, member("b", up), member("m", joining)))})
 	for _, s := range []*solo{founder, joiner} {
 		if got := sentIn(s.all, membership.KindInitJoinAck); !slices.Equal(got, []string{"a", "c", "d"}) {
-			t.Errorf("after this node became a member, it informed %v", got)
+			t.Errorf("after this node became a member, it informed %v, want [a c d]", got)
 		}
 		if got := s.last(membership.KindInitJoinAck); got.(membership.InitJoinAck).Compatible { //nolint:errcheck // it is one
 			t.Error("the offer to d is compatible although the settings differ")
@@ -240,7 +240,7 @@ func TestWaitingNodesLimit(t *testing.T) {
 	s.forget()
 	s.pass(500 * time.Millisecond)
 	if got := len(sentIn(s.all, membership.KindInitJoinAck)); got != 1000 {
-		t.Errorf("%d of 2000 waiting nodes received an offer", got)
+		t.Errorf("%d of 2000 waiting nodes received an offer, want 1000", got)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestDecliningSeedReceivesOffer(t *testing.T) {
 	s.recv("a", membership.InitJoinNack{})
 	s.recv("a", membership.InitJoinNack{})
 	s.pass(500 * time.Millisecond)
-	s.wants("founded", membership.KindInitJoinAck, "a")
+	s.wants("this node has founded a cluster", membership.KindInitJoinAck, "a")
 }
 
 // Three nodes that start together, in any order, are Up within 3 s. More nodes are Up within 10 s.

@@ -59,7 +59,7 @@ func TestWelcomeAgain(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	s.named("n", membership.Join{Roles: []string{"api"}, Version: version(t, "1.2")})
-	s.wants("let in", membership.KindWelcome, "n")
+	s.wants("n is accepted", membership.KindWelcome, "n")
 	got := s.m.Gossip().Member(node("n"))
 	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != identity.NeverUp {
 		t.Errorf("n is %+v", got)
@@ -101,7 +101,7 @@ func TestDeclinedJoins(t *testing.T) {
 	joining := newSolo(t)
 	joining.do(membership.JoinNode{Name: "x"})
 	joining.named("n", membership.InitJoin{})
-	joining.wants("joins itself", membership.KindInitJoinNack, "n")
+	joining.wants("a node that is joining", membership.KindInitJoinNack, "n")
 
 	s := founded(t)
 	s.named("n", membership.InitJoin{})
@@ -216,7 +216,7 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 	s.named("x", membership.InitJoin{})
 	s.wants("InitJoin of a removed node", membership.KindQuarantined, "x")
 	s.named("x", membership.Join{})
-	s.wants("it joins", membership.KindQuarantined, "x")
+	s.wants("a Join of a removed node", membership.KindQuarantined, "x")
 }
 
 // The node that accepted a joining node crashed before it informed others, so they do not have the
@@ -238,7 +238,7 @@ func TestStranger(t *testing.T) {
 		t.Error("the report of x, which is not a member, had an effect")
 	}
 	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: other.Holder.String()}}) {
-		t.Errorf("the name is in use: %v", s.out.Life)
+		t.Errorf("the report of b that the name is in use: life events %v, want Stopped with NameTaken", s.out.Life)
 	}
 	s = with(t, "n")
 	s.recv("n", membership.Stranger{})
@@ -254,7 +254,7 @@ func TestFirstOffer(t *testing.T) {
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Fatalf("requests were sent to %v", got)
+		t.Fatalf("requests were sent to %v, want [a b]", got)
 	}
 	if s.recv("x", membership.InitJoinAck{Compatible: true}); len(s.sent(membership.KindJoin)) > 0 {
 		t.Error("an offer of x, which is not a seed, was accepted")
@@ -273,7 +273,7 @@ func TestFirstOffer(t *testing.T) {
 	}
 	s.pass(200 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("the repeated requests were sent to %v", got)
+		t.Errorf("the repeated requests were sent to %v, want [a b]", got)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestRepeatedInitJoin(t *testing.T) {
 			}
 			s.pass(time.Millisecond)
 			if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-				t.Errorf("the repeated requests were sent to %v", got)
+				t.Errorf("the repeated requests were sent to %v, want [a b]", got)
 			}
 		}
 	}
@@ -316,7 +316,7 @@ func TestFirstSeedFoundsCluster(t *testing.T) {
 	}
 	s.recv("b", membership.InitJoinNack{})
 	if s.pass(0); !s.m.Member() || s.status(thisNode) != up {
-		t.Error("all seeds have declined, and the node founded no cluster")
+		t.Error("the node founded no cluster although all seeds have declined")
 	}
 	// Another process with its name has half a second to reply.
 	s = newSolo(t)

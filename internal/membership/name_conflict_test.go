@@ -44,7 +44,7 @@ func TestOnlySeedWaitsForNamesake(t *testing.T) {
 		s.mute = false
 		s.pass(time.Second)
 		if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"m"}) {
-			t.Errorf("requests were sent to %v", got)
+			t.Errorf("requests were sent to %v, want [m]", got)
 		}
 		s = newSolo(t)
 		s.do(join)
@@ -52,7 +52,7 @@ func TestOnlySeedWaitsForNamesake(t *testing.T) {
 			t.Error("the node founded a cluster too early")
 		}
 		if s.pass(time.Millisecond); s.status(thisNode) != up {
-			t.Error("the node founded no cluster after no reply")
+			t.Error("the node founded no cluster although no process has replied")
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestJoiningNamesakes(t *testing.T) {
 	s := newSolo(t, five)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "m"}})
 	s.twin(9, membership.InitJoin{})
-	s.wants("no founder", membership.KindNameInUse)
+	s.wants("a node that cannot found a cluster", membership.KindNameInUse)
 	s.twin(3, membership.NameInUse{Holder: twin(3)})
 	s.twin(3, membership.Ping{Node: twin(3)})
 	if len(s.all.Life) > 0 {
@@ -100,7 +100,7 @@ func TestFounderEndsJoiningNamesakes(t *testing.T) {
 		s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
 		s.twin(uid, membership.Ping{Node: twin(uid)})
 		if !s.nameTaken(uid) {
-			t.Errorf("the node did not end, UID %d has founded a cluster: %v", uid, s.all.Life)
+			t.Errorf("the node did not end although the node with UID %d has founded a cluster: %v", uid, s.all.Life)
 		}
 		s = founded(t, five)
 		s.twin(uid, membership.InitJoin{})
@@ -120,7 +120,7 @@ func TestTwoFounders(t *testing.T) {
 	s.forget()
 	s.pass(10 * time.Second)
 	if got := len(sentIn(s.all, membership.KindPing)); got < 9 {
-		t.Errorf("it announced %d times in 10 s that it has founded a cluster", got)
+		t.Errorf("the founder sent %d announcements in 10 s", got)
 	}
 	s.twin(3, membership.Ping{Node: twin(3)})
 	s.wants("a founder with a lower UID", membership.KindPong)
@@ -136,7 +136,7 @@ func TestTwoFounders(t *testing.T) {
 	s.forget()
 	s.pass(2 * time.Second)
 	if got := sentIn(s.all, membership.KindPing); len(got) > 0 {
-		t.Errorf("it still announces to %v that it has founded a cluster", got)
+		t.Errorf("the founder still sends announcements to %v", got)
 	}
 	s.twin(3, membership.Pong{})
 	if s.nameTaken(3) {
@@ -181,9 +181,9 @@ func TestTwins(t *testing.T) {
 			one, other = second, first
 		}
 		if end := other.lives[len(other.lives)-1]; end.Reason != membership.NameTaken {
-			t.Errorf("seed %d: %v", seed, other.lives)
+			t.Errorf("seed %d: life events of the other process: %v", seed, other.lives)
 		}
-		if n := lived(first, membership.BecameUp) + lived(second, membership.BecameUp); n > 1 {
+		if n := countLife(first, membership.BecameUp) + countLife(second, membership.BecameUp); n > 1 {
 			if both++; !bad {
 				t.Errorf("seed %d: both processes founded a cluster", seed)
 			}

@@ -77,9 +77,9 @@ func TestMergeTakesNewerRows(t *testing.T) {
 			history = append(history, full)
 		}
 		x, y := rapid.SampledFrom(history).Draw(t, "x"), rapid.SampledFrom(history).Draw(t, "y")
-		everybody := func(identity.Node) bool { return true }
-		merged := x.Merge(y, everybody)
-		if !reflect.DeepEqual(merged, y.Merge(x, everybody)) || !reflect.DeepEqual(merged.Merge(x, everybody), merged) {
+		allNodes := func(identity.Node) bool { return true }
+		merged := x.Merge(y, allNodes)
+		if !reflect.DeepEqual(merged, y.Merge(x, allNodes)) || !reflect.DeepEqual(merged.Merge(x, allNodes), merged) {
 			t.Errorf("%v and %v merge to %v", x, y, merged)
 		}
 		later := x

@@ -48,7 +48,7 @@ func (h *host) resolve(e membership.Effects) {
 
 func (h *host) decide(e splitbrain.Effects) {
 	for _, n := range e.Down {
-		h.w.note("%v: %v down, says %v", h.w.now, n, h.node)
+		h.w.note("%v: %v are downed by %v", h.w.now, n, h.node)
 		h.do(membership.DownNode{Node: n})
 	}
 }
@@ -59,8 +59,8 @@ func (h *host) hosting() bool {
 	return !h.dead && !h.paused && me != nil && (me.Status == up || me.Status == leaving) && !h.m.Suspended()
 }
 
-// overlap fails if two hosts may run the same instances: one has removed the other more than the
-// margin ago, and both host.
+// overlap fails if two hosts may run the same instances: both may host, and one has removed the
+// other more than the margin ago.
 func (w *world) overlap(margin time.Duration) {
 	w.tb.Helper()
 	for _, h := range w.hosts {
@@ -86,8 +86,8 @@ func TestSurvivors(t *testing.T) {
 		s := &survivors{world: newWorld(t, seed)}
 		s.run(t, seed)
 		for _, h := range s.hosts {
-			resumed += lived(h, membership.Resumed)
-			downed += lived(h, membership.Downed)
+			resumed += countLife(h, membership.Resumed)
+			downed += countLife(h, membership.Downed)
 			if !h.dead {
 				left++
 			}
@@ -99,7 +99,7 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-func lived(h *host, kind membership.LifeKind) (n int) {
+func countLife(h *host, kind membership.LifeKind) (n int) {
 	for _, l := range h.lives {
 		if l.Kind == kind {
 			n++

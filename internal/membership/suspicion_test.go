@@ -83,7 +83,7 @@ func TestResuming(t *testing.T) {
 		s.confirms(false, "n")
 		s.resumed(false, "o has not confirmed")
 		s.confirms(true, "o")
-		s.resumed(true, "both have")
+		s.resumed(true, "both members have confirmed")
 	})
 	t.Run("all were disconnected", func(t *testing.T) {
 		t.Parallel()
@@ -121,7 +121,7 @@ func TestResuming(t *testing.T) {
 		s.confirms(false, "n")
 		s.resumed(true, "n was not disconnected")
 	})
-	t.Run("the silent one is removed", func(t *testing.T) {
+	t.Run("the silent member is removed", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.confirms(true, "n")
@@ -303,7 +303,7 @@ func TestUndecided(t *testing.T) {
 		s.do(membership.Leave{Node: thisNode})
 		s.lose("n")
 		s.pass(5*time.Second, "n")
-		s.suspended(false, "too early")
+		s.suspended(false, "the limit has not passed")
 		s.pass(5*time.Second, "n")
 		s.suspended(true, "the others may have removed the node")
 	})
@@ -325,7 +325,7 @@ func TestUndecided(t *testing.T) {
 		s.pass(5 * time.Second)
 		s.mute = false
 		s.pass(3*time.Second, "n")
-		s.suspended(false, "too early")
+		s.suspended(false, "the limit has not passed")
 		s.pass(2*time.Second, "n")
 		s.suspended(true, "the timers of the others continued")
 	})

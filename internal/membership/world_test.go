@@ -23,7 +23,7 @@ type world struct {
 	tb    testing.TB
 	rand  *rand.Rand
 	now   time.Duration
-	queue happenings
+	queue simEvents
 	seq   int
 	hosts []*host
 	uids  uint64
@@ -37,7 +37,7 @@ type world struct {
 	checked  bool // invariants are checked
 	packets  int
 	bytes    int
-	shared   map[string]string // the content of each clock
+	shared   map[string]string // the content of the gossip for each clock
 	notes    []string
 	resolver func(*host) *splitbrain.Resolver // nil if an operator downs nodes
 }
@@ -50,8 +50,8 @@ type host struct {
 	since       time.Duration
 	dead        bool
 	paused      bool
-	undelivered []happening // packets that arrive while the host is paused
-	offline     bool        // the link of the host to the broker is cut
+	undelivered []simEvent // packets that arrive while the host is paused
+	offline     bool       // the link of the host to the broker is cut
 	events      []membership.Event
 	lives       []membership.Life
 	lines       []membership.Line
@@ -64,8 +64,8 @@ type host struct {
 	downed   map[identity.Node]time.Duration // the times of their removal
 }
 
-// happening is the arrival of a packet or the tick of a host.
-type happening struct {
+// simEvent is the arrival of a packet or the tick of a host.
+type simEvent struct {
 	at   time.Duration
 	seq  int
 	host *host // ticks
@@ -75,15 +75,15 @@ type happening struct {
 	data []byte
 }
 
-type happenings []happening
+type simEvents []simEvent
 
-func (h happenings) Len() int { return len(h) }
-func (h happenings) Less(i, j int) bool {
+func (h simEvents) Len() int { return len(h) }
+func (h simEvents) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
-func (h happenings) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *happenings) Push(x any)   { *h = append(*h, x.(happening)) } //nolint:errcheck // nothing else is pushed
-func (h *happenings) Pop() any {
+func (h simEvents) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *simEvents) Push(x any)   { *h = append(*h, x.(simEvent)) } //nolint:errcheck // nothing else is pushed
+func (h *simEvents) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
@@ -116,7 +116,7 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 	w.hosts = append(w.hosts, h)
 	if w.resolver != nil {
 		h.resolver = w.resolver(h)
-		w.push(happening{at: w.now + time.Second, host: h, kind: resolves})
+		w.push(simEvent{at: w.now + time.Second, host: h, kind: resolves})
 	}
 	return h
 }
@@ -124,7 +124,7 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 // The causes of steps of a host, except ticks of its machine.
 const (
 	handedOver = membership.Kinds + iota
-	resolves   // its resolver ticks
+	resolves   // the resolver of the host ticks
 )
 
 func (w *world) note(format string, args ...any) {
@@ -143,7 +143,7 @@ func (w *world) join(names ...string) []*host {
 	return started
 }
 
-func (w *world) push(h happening) {
+func (w *world) push(h simEvent) {
 	w.seq++
 	h.seq = w.seq
 	heap.Push(&w.queue, h)
@@ -152,12 +152,12 @@ func (w *world) push(h happening) {
 // do passes an input to the machine of a host.
 func (h *host) do(in membership.Input) {
 	if !h.dead {
-		h.carry(h.m.Step(h.w.now-h.since, in))
+		h.apply(h.m.Step(h.w.now-h.since, in))
 	}
 }
 
-// carry carries out effects.
-func (h *host) carry(e membership.Effects) {
+// apply carries out effects.
+func (h *host) apply(e membership.Effects) {
 	for _, s := range e.Send {
 		h.w.send(h, s)
 	}
@@ -168,7 +168,7 @@ func (h *host) carry(e membership.Effects) {
 	h.lives = append(h.lives, e.Life...)
 	for _, l := range e.Life {
 		if l.Kind == membership.Exits { // there is nothing to hand over
-			h.w.push(happening{at: h.w.now + 10*time.Millisecond, host: h, kind: handedOver})
+			h.w.push(simEvent{at: h.w.now + 10*time.Millisecond, host: h, kind: handedOver})
 		}
 		h.dead = h.dead || l.Kind == membership.Stopped
 	}
@@ -178,7 +178,7 @@ func (h *host) carry(e membership.Effects) {
 	h.resolve(e)
 	if next := h.m.Next(); next != membership.Never && next+h.since != h.tick {
 		h.tick = next + h.since
-		h.w.push(happening{at: h.tick, host: h})
+		h.w.push(simEvent{at: h.tick, host: h})
 	}
 }
 
@@ -193,7 +193,7 @@ func (w *world) send(h *host, s membership.Send) {
 		copies = 2
 	}
 	for range copies {
-		w.push(happening{at: w.now + 1 + time.Duration(w.rand.Int64N(int64(w.delay))), from: h, to: s.To, kind: s.Kind, data: s.Data})
+		w.push(simEvent{at: w.now + 1 + time.Duration(w.rand.Int64N(int64(w.delay))), from: h, to: s.To, kind: s.Kind, data: s.Data})
 	}
 }
 
@@ -208,14 +208,14 @@ func (w *world) until(most time.Duration, holds func() bool) bool {
 	w.tb.Helper()
 	end := w.now + most
 	late := func() bool { return len(w.queue) == 0 || w.queue[0].at > end }
-	for next := w.now; !late() || !holds() && !late(); { // the condition may have started something
+	for next := w.now; !late() || !holds() && !late(); { // the condition may have added events
 		if w.queue[0].at >= next { // the condition is checked several times a second
 			if holds() {
 				return true
 			}
 			next = w.queue[0].at + 100*time.Millisecond
 		}
-		h, _ := heap.Pop(&w.queue).(happening)
+		h, _ := heap.Pop(&w.queue).(simEvent)
 		w.now = max(w.now, h.at)
 		w.happen(h)
 	}
@@ -223,7 +223,7 @@ func (w *world) until(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-func (w *world) happen(h happening) {
+func (w *world) happen(h simEvent) {
 	if h.host != nil {
 		switch {
 		case h.host.dead:
@@ -232,11 +232,11 @@ func (w *world) happen(h happening) {
 		case h.kind == handedOver:
 			h.host.do(membership.ExitingDone{})
 		case h.kind == resolves:
-			w.push(happening{at: w.now + time.Second, host: h.host, kind: resolves})
+			w.push(simEvent{at: w.now + time.Second, host: h.host, kind: resolves})
 			h.host.decide(h.host.resolver.Tick(w.now - h.host.since))
 		case h.host.tick == h.at:
 			h.host.tick = membership.Never
-			h.host.carry(h.host.m.Tick(w.now - h.host.since))
+			h.host.apply(h.host.m.Tick(w.now - h.host.since))
 		}
 		return
 	}
@@ -267,8 +267,8 @@ func (w *world) addressees(n identity.Node) []*host {
 	return all
 }
 
-func (h *host) receive(p happening) {
-	h.carry(h.m.Step(h.w.now-h.since, membership.Received{From: p.from.node, To: p.to, Arrived: h.w.now - h.since, Data: p.data}))
+func (h *host) receive(p simEvent) {
+	h.apply(h.m.Step(h.w.now-h.since, membership.Received{From: p.from.node, To: p.to, Arrived: h.w.now - h.since, Data: p.data}))
 }
 
 // pause stops a process for a while, as SIGSTOP does. Messages that arrive in this time are handled
@@ -295,7 +295,7 @@ func (h *host) unpause() {
 
 func (h *host) kill() { h.dead = true }
 
-// agree reports whether the living hosts have exactly these members, all Up and reachable.
+// agree reports whether all live hosts have exactly these members, all Up and reachable.
 func (w *world) agree(hosts ...*host) bool {
 	for _, h := range hosts {
 		g := h.m.Gossip()
@@ -316,7 +316,7 @@ func (w *world) up(most time.Duration, hosts ...*host) {
 	w.tb.Helper()
 	from := w.now
 	if !w.until(most, func() bool { return w.agree(hosts...) }) {
-		w.tb.Fatalf("after %v not all hosts are Up:\n%s", most, w.describe())
+		w.tb.Fatalf("not all hosts are Up after %v:\n%s", most, w.describe())
 	}
 	w.note("%d up after %v", len(hosts), w.now-from)
 }

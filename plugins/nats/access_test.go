@@ -120,7 +120,7 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	if n := bob.Stats().Dropped[transport.DropForged]; n != 2 {
-		t.Errorf("%d forged frames were counted", n)
+		t.Errorf("%d forged frames were counted, want 2", n)
 	}
 	for impostor.Stats().Refused < 2 { // the client reports it on another goroutine
 		runtime.Gosched()

@@ -188,7 +188,7 @@ func TestClusterIsolation(t *testing.T) {
 	two.HandleRequest(kindEcho, func(context.Context, *transport.Request) { t.Error("the other cluster received the request") })
 	echo(t, one, one)
 	if n := two.Stats().Lanes[transport.Data].FramesIn; n != 0 {
-		t.Errorf("the other cluster received %d frames", n)
+		t.Errorf("the other cluster received %d frames, want 0", n)
 	}
 }
 

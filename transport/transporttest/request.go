@@ -42,7 +42,7 @@ func requestReply(f *fixture) {
 	}
 	wg.Wait()
 	if n := a.Stats().Requests; n != 0 {
-		f.Errorf("%d requests are still open at the end", n)
+		f.Errorf("%d requests are still open at the end, want 0", n)
 	}
 }
 
