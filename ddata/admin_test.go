@@ -71,12 +71,12 @@ func TestAdmin(t *testing.T) {
 		node, stats, err := admin.Stats(w.Context(), ddata.At{Node: "a"})
 		w.must(err)
 		if node != rs[0].Node().Self().String() || len(stats) != 2 || stats[1].Replicator != "other" || stats[1].Keys != 1 {
-			w.Errorf("Stats of a: got node %s, %+v", node, stats)
+			w.Errorf("Stats of a: got node %s, %+v, want two replicators of a, the second named other with 1 key", node, stats)
 		}
 		_, of, err := admin.Stats(w.Context(), ddata.At{Node: "b", Replicator: "ddata"})
 		w.must(err)
 		if s := of[0]; s.Replicas != 3 || s.Keys != 3 || s.Deleted != 1 || s.Digest != stats[0].Digest || len(s.Digest) != 32 {
-			w.Errorf("Stats of b: got %+v, and %+v for a", s, stats[0])
+			w.Errorf("Stats of b: got %+v, and %+v for a, want 3 replicas, 3 keys, 1 deleted and the digest of a", s, stats[0])
 		}
 
 		if got, want := w.collect(admin, ddata.At{Node: "c"}, "", false), []string{"cart ORSet[string]", "durable-1 GCounter durable", "visits GCounter"}; !slices.Equal(got, want) {
@@ -92,7 +92,7 @@ func TestAdmin(t *testing.T) {
 			held, err := types.Decode(v.Data)
 			w.must(err)
 			if text := string(crdt.JSON{}.Append(nil, held)); text != `["milk","tea"]` || v.Key != "cart" || v.Type != "ORSet[string]" || v.Node != rs[1].Node().Self().String() {
-				w.Errorf("cart at level %q: got %s, %+v", level, text, v)
+				w.Errorf("cart at level %q: got %s, %+v, want milk and tea as b holds them", level, text, v)
 			}
 		}
 		for key, want := range map[string]error{"none": ddata.ErrNotFound, "gone": ddata.ErrDeleted} {
@@ -128,10 +128,10 @@ func TestAdminPages(t *testing.T) {
 		w.converged(rs...)
 		admin := w.operator()
 		if got := w.collect(admin, ddata.At{Node: "b"}, "key-", false); !slices.Equal(got, want) {
-			w.Errorf("got %d keys, the last is %q", len(got), got[len(got)-1])
+			w.Errorf("got %d keys with the last %q, want 1,000 sorted keys", len(got), got[len(got)-1])
 		}
 		if got := w.collect(admin, ddata.At{}, "", false); len(got) != len(want)+101 || !slices.IsSorted(got) {
-			w.Errorf("got %d keys", len(got))
+			w.Errorf("got %d keys, want the keys of all prefixes, sorted", len(got))
 		}
 		v, err := admin.Get(w.Context(), ddata.At{}, "mark", "")
 		w.must(err)
@@ -143,7 +143,7 @@ func TestAdminPages(t *testing.T) {
 		w.must(err)
 		m, err := crdt.As[mark](types, held)
 		if w.must(err); m.text != long {
-			w.Errorf("got a mark of %d bytes", len(m.text))
+			w.Errorf("got a mark of %d bytes, want the original text", len(m.text))
 		}
 		v, err = admin.GetJSON(w.Context(), ddata.At{}, "mark", "all")
 		if w.must(err); string(v.Data) != `"mark `+long+`"` || v.Type != "mark" {
@@ -167,7 +167,7 @@ func TestAdminDiff(t *testing.T) {
 		d, err := admin.Diff(w.Context(), "", all, 100)
 		w.must(err)
 		if !d.Same() || d.Nodes[0].Digest != d.Nodes[2].Digest || d.Nodes[1].Node != rs[1].Node().Self().String() || !errors.Is(d.Nodes[3].Err, ddata.ErrNoReplicator) {
-			w.Errorf("Diff of equal data returned %+v", d)
+			w.Errorf("Diff of equal data returned %+v, want equal digests of a and c, and ErrNoReplicator for the last node", d)
 		}
 
 		heal := w.network.Partition([]string{"c"}, []string{"a", "b", "d"})
@@ -178,7 +178,7 @@ func TestAdminDiff(t *testing.T) {
 		w.must(err)
 		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // held by a
 		if len(d.Keys) != len(want) || d.Same() || d.More {
-			w.Errorf("Diff returned the keys %+v", d.Keys)
+			w.Errorf("Diff returned the keys %+v, want three keys that differ", d.Keys)
 		}
 		for _, k := range d.Keys {
 			for i, as := range want[k.Key] {
@@ -191,7 +191,7 @@ func TestAdminDiff(t *testing.T) {
 			}
 		}
 		if d, err = admin.Diff(w.Context(), "", all, 2); err != nil || len(d.Keys) != 2 || !d.More {
-			w.Errorf("Diff limited to two keys returned %+v, %v", d, err)
+			w.Errorf("Diff limited to two keys returned %+v, %v, want two keys and More", d, err)
 		}
 		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNoNode) {
 			w.Errorf("Diff with a missing node returned %+v, %v", d, err)
@@ -199,7 +199,7 @@ func TestAdminDiff(t *testing.T) {
 		heal()
 		w.converged(rs...)
 		if d, err = admin.Diff(w.Context(), "", all, 100); err != nil || !d.Same() {
-			w.Errorf("Diff after convergence returned %+v, %v", d, err)
+			w.Errorf("Diff after convergence returned %+v, %v, want no difference", d, err)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestAdminInvalidRequests(t *testing.T) {
 				Part  json.RawMessage `json:"part"`
 			}
 			if err := json.Unmarshal(b, &reply); err != nil || reply.Error == "" || reply.Part != nil || len(reply.Error) > 4<<10 {
-				w.Errorf("request %.60q: got reply %s, %v", fields, b, err)
+				w.Errorf("request %.60q: got reply %s, %v, want a short error without a value", fields, b, err)
 			}
 		}
 	})
@@ -258,10 +258,10 @@ func TestAdminInvalidRequests(t *testing.T) {
 		}
 		d, err := admin.Diff(t.Context(), "", []string{"a"}, 1)
 		if err != nil || d.Nodes[0].Err == nil {
-			t.Errorf("reply %s: Diff returned %+v, %v", name, d, err)
+			t.Errorf("reply %s: Diff returned %+v, %v, want an error of the node", name, d, err)
 		}
 		if name != "no end" && getErr == nil || (name == "no end" || name == "no node") && keysErr == nil {
-			t.Errorf("reply %s: Get returned %v, Keys returned %v", name, getErr, keysErr)
+			t.Errorf("reply %s: Get returned %v, Keys returned %v, want errors", name, getErr, keysErr)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestAdminNoReplicator(t *testing.T) {
 			w.Errorf("after Close: got error %v, want ErrNoReplicator", err)
 		}
 		if s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "a"); err != nil || len(s.Members) != 1 {
-			w.Errorf("the cluster returned %+v, %v", s, err)
+			w.Errorf("the cluster returned %+v, %v, want one member", s, err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestMajorities(t *testing.T) {
 				t.Errorf("%v has %v: %v", r.Node().Self(), elements, err)
 			}
 			if got := r.Keys(); !slices.Equal(got, []string{"cart", "visits"}) {
-				t.Errorf("%v has the keys %v", r.Node().Self(), got)
+				t.Errorf("%v has the keys %v, want cart and visits", r.Node().Self(), got)
 			}
 		}
 		// A local write spreads to the other nodes.
@@ -86,7 +86,7 @@ func TestQuorumErrors(t *testing.T) {
 		w.wantErr(err, context.DeadlineExceeded)
 		e, _ := errors.AsType[*ddata.Error](err)
 		if e == nil || e.Op != "update" || e.Key != "visits" || e.Answered != 2 || e.Required != 3 || e.Total != 5 {
-			t.Errorf("got error %+v", e)
+			t.Errorf("got error %+v, want an update of visits with 2 of 3 required answers, 5 in total", e)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the request failed after %v, want at most 1 s", took)
@@ -164,14 +164,14 @@ func TestRequestErrors(t *testing.T) {
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
 		check(ddata.ErrModify, err, `ddata: update "visits": update function failed: panic: oh`)
 		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
-			t.Errorf("got panic %v", p)
+			t.Errorf("got panic %v, want a *PanicError with the value oh", p)
 		}
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), nil)
 		check(ddata.ErrModify, err, `update function failed: the function is nil`)
 		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
 		check(ddata.ErrTooLarge, err, `ddata: update "cart": value too large: value of "cart" would have 20`)
 		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
-			t.Errorf("got error %+v", l)
+			t.Errorf("got error %+v, want a *TooLargeError of cart with at least 2,000 bytes and the limit 1,000", l)
 		}
 		w.want(r, visits, ddata.ReadLocal(), 1)
 
@@ -225,7 +225,7 @@ func TestTypeMismatchOnOtherNodes(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrType)
 		if errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 500*time.Millisecond {
-			t.Errorf("after %v: got error %v", time.Since(began), err)
+			t.Errorf("after %v: got error %v, want an error other than a timeout within 500 ms", time.Since(began), err)
 		}
 		w.network.Partition([]string{"a", "b"}, []string{"c"})
 		err = w.add(rs[0], "key", ddata.WriteMajority(), 1)
@@ -461,7 +461,7 @@ func TestRestart(t *testing.T) {
 		w.converged(rs[0], rs[1], r)
 		w.want(rs[0], visits, ddata.ReadLocal(), 113)
 		if s, err := r.Stats(w.Context()); err != nil || !s.Synced || s.Replicas != 3 || s.Protocol.Keys != 1 {
-			t.Errorf("got statistics %+v, %v", s, err)
+			t.Errorf("got statistics %+v, %v, want a synced node with 3 replicas and 1 key", s, err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestConcurrentCallers(t *testing.T) {
 							t.Error(err)
 						}
 						if after, err := w.get(r, key, ddata.ReadLocal()); err != nil || after <= before {
-							t.Errorf("got %d after an increment of %d: %v", after, before, err)
+							t.Errorf("an increment changed %[2]d to %[1]d (error %[3]v), want a higher count", after, before, err)
 						}
 						if err := w.put(r, levels[(i+c+n)%2], fmt.Sprint(i, c, n)); err != nil {
 							t.Error(err)
@@ -53,7 +53,7 @@ func TestConcurrentCallers(t *testing.T) {
 			}
 			s, err := ddata.Get(w.Context(), r, cart, ddata.ReadLocal())
 			if err != nil || sum != 5*callers*rounds || s.Len() != 5*callers*rounds {
-				t.Errorf("%v has count %d and %d elements: %v", r.Node().Self(), sum, s.Len(), err)
+				t.Errorf("%v has count %d and %d elements (error %v), want one of each for every call", r.Node().Self(), sum, s.Len(), err)
 			}
 		}
 	})

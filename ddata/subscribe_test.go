@@ -188,7 +188,7 @@ func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 		cancel()
 		if got, want := <-done, []string{"session-known changed 1", "session-old expired", "session-1 changed 1"}; !slices.Equal(got[:1], want[:1]) ||
 			!slices.Contains(got, "session-known expired") || !slices.Contains(got, want[1]) || !slices.Contains(got, want[2]) || len(got) != 4 {
-			t.Errorf("got changes %q", got)
+			t.Errorf("got changes %q, want 4 changes with two expiries", got)
 		}
 	})
 	s := ddata.NewSubscriber()
@@ -203,11 +203,11 @@ func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 		s.Put("session-0", ddata.Changed, false)
 	}
 	if waiting, ordered := s.Waiting(); waiting != 5 || ordered > 100 {
-		t.Errorf("%d changes wait, %d keys in order", waiting, ordered)
+		t.Errorf("%d changes wait, %d keys in order, want 5 changes and at most 100 keys in order", waiting, ordered)
 	}
 	for i := range 5 {
 		if c, found, _ := s.Take(); !found || c.Key != fmt.Sprint("session-", 100*i) {
-			t.Errorf("change %d: got %v, found %t", i, c.Key, found)
+			t.Errorf("change %d: got %v, found %t, want the key of the oldest change", i, c.Key, found)
 		}
 	}
 	if _, found, _ := s.Take(); found {
@@ -232,11 +232,11 @@ func TestExpire(t *testing.T) {
 		}
 		for _, o := range rs {
 			if got := o.Keys(); !slices.Equal(got, []string{"other", "session-2"}) {
-				t.Errorf("%v has the keys %v", o.Node().Self(), got)
+				t.Errorf("%v has the keys %v, want other and session-2", o.Node().Self(), got)
 			}
 		}
 		if got := r.take(); !slices.Equal(got, []string{"session-1 expired"}) {
-			t.Errorf("got changes %q", got)
+			t.Errorf("got changes %q, want the expiry of session-1", got)
 		}
 		_, err := w.get(rs[0], "session-1", ddata.ReadLocal())
 		w.wantErr(err, ddata.ErrNotFound)
@@ -286,7 +286,7 @@ func TestObserver(t *testing.T) {
 		}
 		for _, s := range stats {
 			if s.Replicas != 3 || s.Protocol.Tombstones != 1 || s.Protocol.Keys != 0 || s.Packets == 0 || s.Turns == 0 || s.Digest != stats[0].Digest || s.Malformed+s.Unsent > 0 {
-				t.Errorf("got statistics %+v", s)
+				t.Errorf("got statistics %+v, want 3 replicas, 1 tombstone, no key, and an unchanged digest", s)
 			}
 		}
 	})
@@ -326,7 +326,7 @@ func TestSubscribeInvalidPattern(t *testing.T) {
 			}
 			synctest.Wait() // the log is written by the node
 			if got := strings.Count(w.log.String(), "subscription cannot match any key"); got != i+1 {
-				t.Errorf("%v: got %d log lines", p, got)
+				t.Errorf("%v: got %d log lines, want one for each loop", p, got)
 			}
 		}
 		if err := r.Err(); err != nil {

@@ -45,14 +45,14 @@ func TestAdmin(t *testing.T) {
 		}
 		a, b, p := nodes[0].Region("diary"), nodes[1].Region("diary"), nodes[2].Region("diary")
 		if a == nil || b == nil || p == nil || nodes[0].Node != all[0].Self().String() || nodes[0].Region("other") != nil {
-			w.Fatalf("Regions = %+v", nodes)
+			w.Fatalf("Regions = %+v, want the regions of a, b and p only", nodes)
 		}
 		if a.Entities+b.Entities != 60 || a.Shards == 0 || b.Shards == 0 || a.Total != 40 || a.Role != "library" || a.Coordinator != nodes[0].Node || p.Coordinator != nodes[0].Node {
-			w.Errorf("regions: a %+v, b %+v, p %+v", a, b, p)
+			w.Errorf("regions: a %+v, b %+v, p %+v, want 60 entities on a and b, and the coordinator on a", a, b, p)
 		}
 		c := a.CoordinatorState
 		if !p.Proxy || p.Shards != 0 || a.Proxy || a.Drained || b.CoordinatorState != nil || c == nil || c.Regions != 2 || c.Proxies != 1 || c.Placed != a.Shards+b.Shards || c.Phase != "active" || c.Term != 1 {
-			w.Errorf("regions: a %+v (coordinator %+v), b %+v, p %+v", a, c, b, p)
+			w.Errorf("regions: a %+v (coordinator %+v), b %+v, p %+v, want a proxy p and an active coordinator on a", a, c, b, p)
 		}
 
 		running := map[string]string{} // the node of each entity
@@ -84,7 +84,7 @@ func TestAdmin(t *testing.T) {
 			found, err := admin.Find(ctx, "p", "diary", id(d))
 			w.must(err)
 			if want := w.nodes[running[id(d)]].Self().String(); found.Shard != n || found.Home != want || !found.Running {
-				w.Errorf("entity %s of shard %d on %s: Find = %+v", id(d), n, want, found)
+				w.Errorf("entity %s of shard %d: Find = %+[4]v, want it running on %[3]s", id(d), n, want, found)
 			}
 		}
 
@@ -107,7 +107,7 @@ func TestAdmin(t *testing.T) {
 			p, err := ask(w, all[1], id(d), write{})
 			w.must(err)
 			if found, err = admin.Find(ctx, "p", "diary", id(d)); err != nil || found.Home != w.nodes[p.Node].Self().String() || !found.Running {
-				w.Errorf("entity %s on %s: Find = %+v, %v", id(d), p.Node, found, err)
+				w.Errorf("entity %s on %s: Find = %+v, %v, want its home and a running entity", id(d), p.Node, found, err)
 			}
 		}
 
@@ -136,10 +136,10 @@ func TestAdmin(t *testing.T) {
 		w.must(admin.Drain(ctx, "p", "diary"))
 		w.sleep(10 * time.Second)
 		if now := admin.Regions(ctx, []string{"a"})[0].Region("diary"); now.Shards != 0 || !now.Drained || now.CoordinatorState == nil {
-			w.Errorf("after Drain: %+v", now)
+			w.Errorf("after Drain: %+v, want a drained region without shards", now)
 		}
 		if now := admin.Regions(ctx, []string{"p"})[0].Region("diary"); now.Drained {
-			w.Errorf("after Drain of a proxy: %+v", now)
+			w.Errorf("after Drain of a proxy: %+v, want an undrained proxy", now)
 		}
 		for _, call := range []func() error{
 			func() error { return admin.Drain(ctx, "a", "other") },

@@ -63,7 +63,7 @@ func TestHealth(t *testing.T) {
 		w.start("b", "library")
 		w.must(a.region.AwaitReady(w.Context()))
 		if code, body := probe("/ready"); code != http.StatusOK || body != "ok\n" {
-			w.Errorf("/ready after the registration: %d %s", code, body)
+			w.Errorf("/ready after the registration: %d %s, want 200 ok", code, body)
 		}
 		w.nodes["b"].Stop() // a single registration is enough
 		if code, body := probe("/ready"); code != http.StatusOK {
@@ -72,7 +72,7 @@ func TestHealth(t *testing.T) {
 		a.Stop()
 		<-a.Done()
 		if code, _ := probe("/ready"); code != http.StatusServiceUnavailable {
-			w.Errorf("/ready after the end of the node: %d", code)
+			w.Errorf("/ready after the end of the node: %d, want 503", code)
 		}
 	})
 }

@@ -297,7 +297,7 @@ func TestNetworkOutage(t *testing.T) {
 		}
 		w.sleep(30 * time.Second)
 		if where := w.spread(all, 12, 1); len(where) < 2 {
-			w.Errorf("all entities are on %v", where)
+			w.Errorf("all entities are on %v, want at least two nodes", where)
 		}
 		for d := range 12 {
 			for _, h := range all {

@@ -42,7 +42,7 @@ func TestOutageIsLogged(t *testing.T) {
 			w.sleep(time.Minute)
 			silent, again := w.lines(lineSilent), w.lines(lineAgain)
 			if len(silent) != outages || len(again) != outages-1 {
-				w.Fatalf("after %d outages the log has %q and %q", outages, silent, again)
+				w.Fatalf("after %d outages the log has %q and %q, want one line for each beginning and each end", outages, silent, again)
 			}
 			for _, line := range append(silent, again...) {
 				for _, want := range []string{"node=a#", "role=library", "type=diary"} {
@@ -58,7 +58,7 @@ func TestOutageIsLogged(t *testing.T) {
 		w.must(a.region.AwaitReady(w.Context()))
 		w.sleep(time.Minute)
 		if silent, again := w.lines(lineSilent), w.lines(lineAgain); len(silent) != 1 || len(again) != 1 {
-			w.Errorf("after the end of an outage the log has %q and %q", silent, again)
+			w.Errorf("after the end of an outage the log has %q and %q, want one line of each", silent, again)
 		}
 		w.must(b.Shutdown(w.Context()))
 		check(2)

@@ -45,7 +45,7 @@ func TestDrain(t *testing.T) {
 		w.sleep(time.Second)
 		w.must(all[0].region.Drain(w.Context())) // node a runs the coordinator
 		if s, err := all[0].region.State(w.Context()); err != nil || len(s.Shards) != 0 {
-			w.Errorf("State of the drained node = %+v, %v", s, err)
+			w.Errorf("State of the drained node = %+v, %v, want no shard", s, err)
 		}
 		wg.Wait()
 		for _, h := range all {

@@ -25,7 +25,7 @@ func TestStateWithEndedContext(t *testing.T) {
 			go cancel()
 			home, known, err := a.region.Home(ctx, number)
 			if answered := err == nil && known && home == a.Self(); !answered && !errors.Is(err, context.Canceled) {
-				w.Fatalf("Home = %v, %t, %v", home, known, err)
+				w.Fatalf("Home = %v, %t, %v, want the home a, or Canceled", home, known, err)
 			}
 		}
 	})

@@ -180,7 +180,7 @@ func TestProxies(t *testing.T) {
 			w.Errorf("replies by node: %v, want a and b", where)
 		}
 		if r, err := sharding.RegionOf[diary](d.Node, "diary"); err != nil || r != d.region {
-			w.Errorf("RegionOf the proxy = %v, %v", r, err)
+			w.Errorf("RegionOf the proxy = %v, %v, want the region that Host returned", r, err)
 		}
 		if _, err := sharding.RegionOf[string](d.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 			w.Errorf("RegionOf with another state: %v, want ErrInvalid", err)
@@ -277,7 +277,7 @@ func TestBuffersFull(t *testing.T) {
 			w.Error(err)
 		}
 		if s, err := a.region.State(w.Context()); err != nil || s.Waiting != 3 || s.Dropped != 2 || !s.Registered {
-			w.Errorf("State = %+v, %v", s, err)
+			w.Errorf("State = %+v, %v, want 3 waiting and 2 dropped commands of a registered region", s, err)
 		}
 		w.start("b")
 		wg.Wait()
@@ -352,12 +352,12 @@ func TestHostInvalid(t *testing.T) {
 		} {
 			_, err := sharding.Host(w.Context(), a.Node, a.rt, typ, opts)
 			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Type.Commands") {
-				w.Errorf("Host with invalid %s: %v", want, err)
+				w.Errorf("Host: %[2]v, want ErrInvalid that contains %[1]q and Type.Commands", want, err)
 			}
 		}
 		for _, role := range []string{"", "library"} {
 			if _, err := sharding.Proxy(w.Context(), a.Node, nil, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "must call Host") {
-				w.Errorf("Proxy with role %q on a node with this role: %v", role, err)
+				w.Errorf("Proxy with role %q on a node with this role: %v, want ErrInvalid with the advice to call Host", role, err)
 			}
 		}
 		empty, err := eventsourcing.Open(eventsourcing.Config{})

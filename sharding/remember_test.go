@@ -221,10 +221,10 @@ func TestStoredEntities(t *testing.T) {
 	}())
 	got, err := old.Load(t.Context(), 300)
 	if err != nil || !slices.Equal(got, []string{"w", strings.Repeat("y", 200), "z", "ä|\x00"}) {
-		t.Errorf("Load of the golden records = %q, %v", got, err)
+		t.Errorf("Load of the golden records = %q, %v, want the stored entities", got, err)
 	}
 	if all, err := old.Shards(t.Context()); err != nil || !slices.Equal(all, []shard{7, 8, 300, 99_999}) {
-		t.Errorf("Shards of the golden records = %v, %v", all, err)
+		t.Errorf("Shards of the golden records = %v, %v, want [7 8 300 99999]", all, err)
 	}
 }
 
@@ -258,14 +258,14 @@ func FuzzEntities(f *testing.F) {
 				return
 			}
 			if n := read(); n > len(b) {
-				t.Errorf("%d bytes were decoded to %d entities", len(b), n)
+				t.Errorf("%d bytes were decoded to %d entities, want at most one for each byte", len(b), n)
 			}
 			m := snapshot.Metadata{ID: id, SequenceNr: 1, Time: time.Unix(0, 0).UTC()}
 			if err := s.Save(t.Context(), snapshot.Snapshot{Metadata: m, Manifest: "refold." + name + ".state", Payload: b}); err != nil {
 				t.Fatal(err)
 			}
 			if n := read(); n > len(b) {
-				t.Errorf("%d bytes were decoded to %d entities", len(b), n)
+				t.Errorf("%d bytes were decoded to %d entities, want at most one for each byte", len(b), n)
 			}
 		}
 	})

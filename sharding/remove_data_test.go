@@ -107,12 +107,12 @@ func TestRemoveData(t *testing.T) {
 			for _, d := range all {
 				subject = append(subject, d.Kind+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
 				if d.Type != "account" || d.Highest == 0 || d.Last.IsZero() || d.Writer == "" || d.Removed || d.Snapshots > 0 && !snapshots {
-					t.Errorf("FindData returns %+v", d)
+					t.Errorf("FindData returns %+v, want the data of account", d)
 				}
 			}
 			want := []string{"coordinator coordinator|account", "coordinator coordinator|account|x|y", "entities entities|account|7", "shards shards|account"}
 			if !slices.Equal(subject, want) {
-				t.Fatalf("FindData returns %q", subject)
+				t.Fatalf("FindData returns %q, want the expected IDs", subject)
 			}
 			if more := find(t, c); len(more) != 5 {
 				t.Errorf("FindData of all types returns %+v, want 5 entries", more)
@@ -126,21 +126,21 @@ func TestRemoveData(t *testing.T) {
 				all = find(t, c, "account")
 				for _, d := range all {
 					if !d.Removed || d.Events != 1 || d.Snapshots != 0 {
-						t.Errorf("after RemoveData: %+v", d)
+						t.Errorf("after RemoveData: %+v, want one event, marked as removed", d)
 					}
 				}
 			}
 			if s, rev, failed := loaded(t, c, account); failed != nil || s.Term() != 0 || s.Shards() != 0 || rev == 0 {
-				t.Errorf("Load after RemoveData = %+v, %v", s, failed)
+				t.Errorf("Load after RemoveData = %+v, %v, want the empty state at the last number", s, failed)
 			}
 			if s, _, failed := loaded(t, c, other); failed != nil || s.Shards() != 20 {
-				t.Errorf("Load of another type = %+v, %v", s, failed)
+				t.Errorf("Load of another type = %+v, %v, want 20 shards", s, failed)
 			}
 			if after := decided(t, c, account, 5); after.Term() != 1 || after.Shards() != 5 {
-				t.Errorf("state of the next coordinator: %+v", after)
+				t.Errorf("state of the next coordinator: %+v, want term 1 with 5 shards", after)
 			}
 			if s, _, failed := loaded(t, c, account); failed != nil || s.Shards() != 5 {
-				t.Errorf("Load of the next state = %+v, %v", s, failed)
+				t.Errorf("Load of the next state = %+v, %v, want 5 shards", s, failed)
 			}
 			if entities, err = c.OpenEntities(account); err != nil {
 				t.Fatal(err)
@@ -148,7 +148,7 @@ func TestRemoveData(t *testing.T) {
 			ids, err := entities.Load(t.Context(), 7)
 			shards, failed := entities.Shards(t.Context())
 			if err = errors.Join(err, failed, entities.Close()); err != nil || len(ids) != 0 || len(shards) != 0 {
-				t.Errorf("after RemoveData: entities %v, shards %v, %v", ids, shards, err)
+				t.Errorf("after RemoveData: entities %v, shards %v, %v, want none", ids, shards, err)
 			}
 			if n, err := j.HighestSequenceNr(t.Context(), "account|42"); err != nil || n != 1 {
 				t.Errorf("the entity has %d events: %v, want 1", n, err)
@@ -170,7 +170,7 @@ func TestRemoveChangedData(t *testing.T) {
 		t.Errorf("RemoveData = %v, want ErrConflict", err)
 	}
 	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 2 {
-		t.Errorf("Load after the failed RemoveData = %+v, %v", s, err)
+		t.Errorf("Load after the failed RemoveData = %+v, %v, want term 2", s, err)
 	}
 	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
 		if err := c.RemoveData(t.Context(), sharding.JournalData{ID: id, Highest: 1}); !errors.Is(err, sharding.ErrInvalid) {
@@ -193,7 +193,7 @@ func TestRemoveDataFailsHalfway(t *testing.T) {
 		t.Fatal("RemoveData succeeded although the deletion failed")
 	}
 	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 0 {
-		t.Errorf("Load after the failed deletion = %+v, %v", s, err)
+		t.Errorf("Load after the failed deletion = %+v, %v, want the empty state", s, err)
 	}
 	faulty.Reset()
 	d := find(t, c)[0]
@@ -204,6 +204,6 @@ func TestRemoveDataFailsHalfway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := find(t, c)[0]; !after.Removed || after.Highest != d.Highest {
-		t.Errorf("after the second RemoveData: %+v, before %+v", after, d)
+		t.Errorf("after the second RemoveData: %+v, before %+v, want a completed removal at the same number", after, d)
 	}
 }

@@ -19,25 +19,25 @@ func TestQueryEncoding(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)
 	if subject, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || subject != queryCounts || got != name {
-		t.Errorf("decodeQuery = %d, %q, %v", subject, got, err)
+		t.Errorf("decodeQuery = %d, %q, %v, want the encoded query", subject, got, err)
 	}
 	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
 	if got, err := decodeCounts(encodeCounts(counts)); err != nil || !reflect.DeepEqual(got, counts) {
-		t.Errorf("decodeCounts = %v, %v", got, err)
+		t.Errorf("decodeCounts = %v, %v, want the encoded counts", got, err)
 	}
 	nodes := []identity.Node{{Name: "a", UID: 1}, {Name: "b", UID: 2}}
 	if got, err := decodeNodes(encodeNodes([]allocation.Region{{Node: nodes[0]}, {Node: nodes[1]}})); err != nil || !reflect.DeepEqual(got, nodes) {
-		t.Errorf("decodeNodes = %v, %v", got, err)
+		t.Errorf("decodeNodes = %v, %v, want the encoded nodes", got, err)
 	}
 	if got, err := decodeQueryReply(encodeQueryReply([]byte("all"), nil)); err != nil || string(got) != "all" {
-		t.Errorf("decodeQueryReply = %q, %v", got, err)
+		t.Errorf("decodeQueryReply = %q, %v, want the encoded reply", got, err)
 	}
 	if _, err := decodeQueryReply(encodeQueryReply(nil, errors.New(strings.Repeat("no", 1000)))); err == nil || errors.Is(err, errMalformed) || len(err.Error()) > 2*maxReason {
-		t.Errorf("decodeQueryReply of a long error: %v", err)
+		t.Errorf("decodeQueryReply of a long error: %v, want a truncated error of the other node", err)
 	}
 	for _, counts := range [][]ShardCount{{{3, 1}, {3, 1}}, {{coordinator.MaxShards - 1, 1}, {0, 1}}} {
 		if got, err := decodeCounts(encodeCounts(counts)); !errors.Is(err, errMalformed) {
-			t.Errorf("decodeCounts of unsorted or unknown shards = %v, %v", got, err)
+			t.Errorf("decodeCounts of unsorted or unknown shards = %v, %v, want errMalformed", got, err)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func FuzzQueryEncoding(f *testing.F) {
 			},
 		} {
 			if n, err := decode(); n > len(b) || err != nil && !errors.Is(err, errMalformed) {
-				t.Errorf("%s: %d elements from %d bytes, %v", subject, n, len(b), err)
+				t.Errorf("%s: %d elements from %d bytes, %v, want at most one for each byte", subject, n, len(b), err)
 			}
 		}
 	})

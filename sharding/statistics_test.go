@@ -33,12 +33,12 @@ func TestStatistics(t *testing.T) {
 		for _, h := range all {
 			nodes, err := h.region.CurrentRegions(w.Context())
 			if err != nil || !slices.Equal(nodes, ids) {
-				w.Errorf("CurrentRegions of %v = %v, %v", h.Self(), nodes, err)
+				w.Errorf("CurrentRegions of %v = %v, %v, want all hosts", h.Self(), nodes, err)
 			}
 			s, err := h.region.Statistics(w.Context(), 0)
 			w.must(err)
 			if len(s.Regions) != 3 || len(s.Missing) != 0 || s.Entities() != 20 {
-				w.Fatalf("Statistics of %v = %+v", h.Self(), s)
+				w.Fatalf("Statistics of %v = %+v, want 3 regions with 20 entities and none missing", h.Self(), s)
 			}
 			for i, r := range s.Regions {
 				if r.Node != ids[i] || len(r.Shards) == 0 {
@@ -56,7 +56,7 @@ func TestStatistics(t *testing.T) {
 		s, err := all[3].region.Statistics(w.Context(), 2*time.Second)
 		w.must(err)
 		if took := time.Since(begun); took != 2*time.Second || len(s.Regions) != 2 || !slices.Equal(s.Missing, ids[2:]) {
-			w.Errorf("with c paused: Statistics after %v = %+v", took, s)
+			w.Errorf("with c paused: Statistics after %v = %+v, want 2 regions after 2 s, and c missing", took, s)
 		}
 		resume()
 		ended, cancel := context.WithCancel(w.Context())

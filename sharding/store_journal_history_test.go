@@ -231,7 +231,7 @@ func TestUnreadableSnapshots(t *testing.T) {
 	}
 	got, _, _, err := restored(t.Context(), logged)
 	if err != nil || !got.Equal(want) {
-		t.Errorf("one damaged snapshot: %v", err)
+		t.Errorf("one damaged snapshot: %v, want the state of the older snapshot and the later events", err)
 	}
 	if !strings.Contains(log.String(), "snapshot does not decode") || !strings.Contains(log.String(), "sequence_nr=20") {
 		t.Errorf("the log is %s, want a line about the snapshot", log.String())

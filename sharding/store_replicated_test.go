@@ -149,7 +149,7 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 			began := time.Now()
 			a.must(a.save(allocated("r", shard(i))))
 			if took := time.Since(began); took > time.Second {
-				t.Errorf("save %d took %v", i, took)
+				t.Errorf("save %d took %v, want at most 1 s", i, took)
 			}
 		}
 		a.must(a.load())

@@ -85,7 +85,7 @@ func TestDecodeRejects(t *testing.T) {
 	} {
 		v, err := (*crdt.Types)(nil).Decode([]byte(data))
 		if !errors.Is(err, crdt.ErrMalformed) && !errors.Is(err, crdt.ErrLimit) {
-			t.Errorf("%s: Decode returned %v, %v", subject, v, err)
+			t.Errorf("%s: Decode returned %v, %v, want ErrMalformed or ErrLimit", subject, v, err)
 		}
 	}
 	for subject, data := range map[string]string{
@@ -163,7 +163,7 @@ func TestGSetSize(t *testing.T) {
 		g = must(g.Add(string([]byte{byte('0' + i/1000), byte('0' + i/100%10), byte('0' + i/10%10), byte('0' + i%10), '5'})))
 	}
 	if n := len(bytesOf(g)); n > 80_000 {
-		t.Errorf("a GSet of 10,000 strings of five bytes has %d bytes", n)
+		t.Errorf("a GSet of 10,000 strings of five bytes has %d bytes, want at most 80,000", n)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestGolden(t *testing.T) {
 		}
 		back, err := types.Decode([]byte(want))
 		if err != nil || !crdt.Equal(back, v) || bytesOf(back) != want || back.Type() != v.Type() {
-			t.Errorf("%s: decoded as %v, %v", name, back, err)
+			t.Errorf("%s: decoded as %v, %v, want the sample", name, back, err)
 		}
 		d := v.Delta()
 		if d.IsZero() {
@@ -301,7 +301,7 @@ func TestGoldenFilesHaveSamples(t *testing.T) {
 		}
 	}
 	if len(files) < 2*len(all)-10 {
-		t.Errorf("%d golden files for %d samples", len(files), len(all))
+		t.Errorf("found %d golden files for %d samples", len(files), len(all))
 	}
 }
 

@@ -21,7 +21,7 @@ func TestGCounter(t *testing.T) {
 	}
 	atA, atB := c.Add(a, 3).Add(a, 4), c.Add(b, 5)
 	if m := must(atA.Merge(atB)); m.Value() != 12 || must(m.Merge(atA)).Value() != 12 {
-		t.Errorf("7 merged with 5 is %d", m.Value())
+		t.Errorf("merging 7 and 5 gave %d, want 12 and no change by a second merge", m.Value())
 	}
 	if _, err := c.AddBig(a, big.NewInt(-1)); err == nil {
 		t.Error("AddBig accepted a negative number")
@@ -33,7 +33,7 @@ func TestGCounter(t *testing.T) {
 	huge := must(c.Add(a, math.MaxUint64).Add(a, 1).AddBig(b, large))
 	want := new(big.Int).Add(large, new(big.Int).Lsh(big.NewInt(1), 64))
 	if huge.Big().Cmp(want) != 0 || huge.Value() != math.MaxUint64 {
-		t.Errorf("got the sum %v, %d", huge.Big(), huge.Value())
+		t.Errorf("got the sum %v, %d, want the exact sum and the maximum uint64", huge.Big(), huge.Value())
 	}
 	if left := must(huge.Cleanup(a.Node())); left.Big().Cmp(large) != 0 {
 		t.Errorf("got %v without the count of a", left.Big())
@@ -53,7 +53,7 @@ func TestCounterDeltas(t *testing.T) {
 	three := two.ResetDelta().Add(a, 5)
 	d2, d3 := changes(two), changes(three)
 	if d2.NeedsCausal() || d2.Ops() != 0 || d2.Type() != "PNCounter" {
-		t.Errorf("got a delta of %s, causal %t, %d operations", d2.Type(), d2.NeedsCausal(), d2.Ops())
+		t.Errorf("got a delta of %s, causal %t, %d operations, want a delta of PNCounter that is not causal, with 0 operations", d2.Type(), d2.NeedsCausal(), d2.Ops())
 	}
 	var c crdt.PNCounter
 	for _, d := range []crdt.Delta{d3, d2, d3} {
@@ -97,7 +97,7 @@ func TestPNCounter(t *testing.T) {
 	}
 	big1 := must(c.AddBig(a, new(big.Int).Lsh(big.NewInt(-1), 70)))
 	if big1.Value() != math.MinInt64 || big1.Big().BitLen() != 71 {
-		t.Errorf("-2^70 is %d, %v", big1.Value(), big1.Big())
+		t.Errorf("-2^70 is %d, %v, want -2^70 and the minimum int64", big1.Value(), big1.Big())
 	}
 }
 
@@ -110,7 +110,7 @@ func TestCounterPruning(t *testing.T) {
 		t.Errorf("pruned: got %d, want %d", p.Value(), c.Value())
 	}
 	if m := must(p.Merge(must(c.Cleanup(b.Node())))); !m.Equal(p) {
-		t.Errorf("merged with the cleaned up value: got %d", m.Value())
+		t.Errorf("merged with the cleaned up value: got %d, want the pruned value", m.Value())
 	}
 	if twice := must(p.Merge(c)); twice.Value() == p.Value() {
 		t.Error("merging a value without Cleanup counted nothing twice: correct the caveat in the package comment")
@@ -157,7 +157,7 @@ func TestVersionVector(t *testing.T) {
 		}
 	}
 	if one.Of(a.Node()) != 1 || other.Of(a.Node()) != 2 || one.Of(b.Node()) != 0 {
-		t.Errorf("got numbers %d, %d, %d", one.Of(a.Node()), other.Of(a.Node()), one.Of(b.Node()))
+		t.Errorf("got numbers %d, %d, %d, want 1, 2 and 0", one.Of(a.Node()), other.Of(a.Node()), one.Of(b.Node()))
 	}
 	m := must(both.Merge(other))
 	if m.Of(a.Node()) != 2 || m.Of(b.Node()) != 1 || m.Len() != 2 {

@@ -97,7 +97,7 @@ func TestCustomTypes(t *testing.T) {
 	a := self(t, "a")
 	v := must(types.Value(Tally{}.Add(a, 3)))
 	if v.Type() != "tally" || v.Deltas() != crdt.FreeDeltas || v.Delta().NeedsCausal() || !v.NeedsPruning(a.Node()) {
-		t.Errorf("got type %s with deltas %v", v.Type(), v.Deltas())
+		t.Errorf("got type %s with deltas %v, want tally with FreeDeltas", v.Type(), v.Deltas())
 	}
 	if got := must(v.Delta().Zero().MergeDelta(v.Delta())); must(crdt.As[Tally](types, got)).c.Value() != 3 {
 		t.Error("MergeDelta of the delta does not give 3")

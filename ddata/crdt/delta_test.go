@@ -80,7 +80,7 @@ func TestDepth(t *testing.T) {
 	var types *crdt.Types
 	seven := must(m7{}.Put(self(t, "a"), "k", m6{}))
 	if _, err := types.Decode(must(seven.AppendBinary(nil))); err != nil {
-		t.Errorf("8 levels: got error %v", err)
+		t.Errorf("8 levels: got error %v, want no error", err)
 	}
 	eight := must(m8{}.Put(self(t, "a"), "k", m7{}))
 	if _, err := eight.AppendBinary(nil); !errors.Is(err, crdt.ErrLimit) {
@@ -242,7 +242,7 @@ func TestModifiedOnlyBy(t *testing.T) {
 		},
 	} {
 		if d := value(must(change(a))).Delta(); d.IsZero() || !d.ModifiedOnlyBy(a.Node()) || d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s: ModifiedOnlyBy returned %t for a, %t for b", subject, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
+			t.Errorf("%s: ModifiedOnlyBy returned %t for a and %t for b, want true and false", subject, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
 		}
 	}
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()

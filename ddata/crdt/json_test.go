@@ -89,14 +89,14 @@ func TestJSON(t *testing.T) {
 func TestJSONOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	if got := string(must(json.Marshal([]crdt.Value{{}, jsonSamples(t)["flag"]}))); got != "[null,true]" {
-		t.Errorf("json.Marshal of a list: got %s", got)
+		t.Errorf("json.Marshal of a list: got %s, want [null,true]", got)
 	}
 	products := samples(t)["orset-products"]
 	j := crdt.JSON{Named: func(manifest string, payload []byte) ([]byte, bool) {
 		return []byte(`"` + strings.Repeat("x", len(payload)/100) + manifest + `"`), manifest == "product"
 	}}
 	if got := string(j.Append([]byte("it is "), products)); got != `it is [{"type":"product","value":"product"},{"type":"product","value":"product"}]` {
-		t.Errorf("with a Named function: got %s", got)
+		t.Errorf("with a Named function: got %s, want the JSON of the function", got)
 	}
 	kinds := crdt.JSON{Named: func(string, []byte) ([]byte, bool) { return nil, false }}
 	if got, want := string(kinds.Append(nil, products)), string(crdt.JSON{}.Append(nil, products)); got != want {

@@ -45,7 +45,7 @@ func TestDefaultClock(t *testing.T) {
 	a := self(t, "a") // at 1000
 	r := must(register{}.Set(a, "x"))
 	if r.Timestamp() != 1000 || r.UpdatedBy() != a.Node() || must(r.Value()) != "x" || !r.IsSet() {
-		t.Errorf("got %q at %d", must(r.Value()), r.Timestamp())
+		t.Errorf("got %q at %d, want \"x\" at 1000", must(r.Value()), r.Timestamp())
 	}
 	// A node never uses a timestamp twice, even for different registers, because two registers may
 	// have the same key.
@@ -76,14 +76,14 @@ func TestDefaultClock(t *testing.T) {
 	// A timestamp that is far ahead does not raise those of other registers.
 	tomorrow := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64/2)))
 	if tomorrow = must(tomorrow.Set(a, "z")); tomorrow.Timestamp() != math.MaxInt64/2+1 {
-		t.Errorf("after a timestamp far ahead: got %d", tomorrow.Timestamp())
+		t.Errorf("after a timestamp far ahead: got %d, want one more than that timestamp", tomorrow.Timestamp())
 	}
 	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
 		t.Errorf("another register: got %d, want at most 10,000", other.Timestamp())
 	}
 	far := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64-1)))
 	if far = must(far.Set(a, "z")); far.Timestamp() != math.MaxInt64 {
-		t.Errorf("after the second highest timestamp: got %d", far.Timestamp())
+		t.Errorf("after the second highest timestamp: got %d, want the highest timestamp", far.Timestamp())
 	}
 	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
 		t.Errorf("another register: got %d, want at most 10,000", other.Timestamp())
@@ -100,7 +100,7 @@ func TestReverseClock(t *testing.T) {
 	second := must(register{}.SetBy(a, "second", crdt.ReverseClock[string]))
 	third := must(first.SetBy(a, "third", crdt.ReverseClock[string]))
 	if first.Timestamp() != -1000 || second.Timestamp() != -1001 || third.Timestamp() != -1002 {
-		t.Errorf("got timestamps %d, %d, %d", first.Timestamp(), second.Timestamp(), third.Timestamp())
+		t.Errorf("got timestamps %d, %d, %d, want -1000, -1001 and -1002", first.Timestamp(), second.Timestamp(), third.Timestamp())
 	}
 	if m := must(must(second.Merge(third)).Merge(first)); must(m.Value()) != "first" {
 		t.Errorf("%q wins, want first", must(m.Value()))
@@ -123,9 +123,9 @@ func TestCustomClock(t *testing.T) {
 	}
 	broken := errors.New("no version")
 	if _, err := r.SetBy(a, 1, func(*crdt.Self, int64, int) (int64, error) { return 0, broken }); !errors.Is(err, broken) {
-		t.Errorf("a failing clock: got error %v", err)
+		t.Errorf("a failing clock: got error %v, want the error of the clock", err)
 	}
 	if _, err := must(record{}.SetBy(a, 7, nil)).Value(); err != nil {
-		t.Errorf("a nil clock: got error %v", err)
+		t.Errorf("a nil clock: got error %v, want no error", err)
 	}
 }

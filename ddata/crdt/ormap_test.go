@@ -56,11 +56,11 @@ func TestORMap(t *testing.T) {
 	}
 	up := must(base.Update(a, "new", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add("x") }))
 	if keys := list(up.Keys()); keys != "k new" {
-		t.Errorf("got keys %s", keys)
+		t.Errorf("got keys %s, want k and new", keys)
 	}
 	broken := errors.New("broken")
 	if _, err := base.Update(a, "k", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s, broken }); !errors.Is(err, broken) {
-		t.Errorf("a failing update: got error %v", err)
+		t.Errorf("a failing update: got error %v, want the error of the function", err)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestPNCounterMap(t *testing.T) {
 	}
 	renewed := count(removed.ResetDelta(), a, "k", 1)
 	if renewed.Value("k") != 1 || must(renewed.Merge(base)).Value("k") != 3 {
-		t.Errorf("removed and created again: got %d, merged %d", renewed.Value("k"), must(renewed.Merge(base)).Value("k"))
+		t.Errorf("removed and created again: got %d, merged %d, want 1 and 3", renewed.Value("k"), must(renewed.Merge(base)).Value("k"))
 	}
 	if m := must(base.Add(a, "zero", 0)); !m.Contains("zero") || m.Value("zero") != 0 || m.Len() != 2 {
 		t.Error("adding 0 did not create the key")
@@ -143,10 +143,10 @@ func TestLWWMap(t *testing.T) {
 	put, removed := must(base.Put(b, "k", 2)), must(base.Remove(a, "k"))
 	v, found, err := must(removed.Merge(put)).Get("k")
 	if v != 2 || !found || err != nil {
-		t.Errorf("a put concurrent with a removal: got %d, %t, %v", v, found, err)
+		t.Errorf("a put concurrent with a removal: got %d, %t, %v, want 2, true and no error", v, found, err)
 	}
 	if _, found, err := must(base.Merge(removed)).Get("k"); found || err != nil {
-		t.Errorf("after a removal: got %t, %v", found, err)
+		t.Errorf("after a removal: got %t, %v, want false and no error", found, err)
 	}
 	first := must(m{}.PutBy(a, "k", 1, crdt.ReverseClock[int])).ResetDelta()
 	second := must(first.PutBy(a, "k", 2, crdt.ReverseClock[int]))
@@ -154,7 +154,7 @@ func TestLWWMap(t *testing.T) {
 		t.Errorf("with the reverse clock: got %d, want 1", v)
 	}
 	if got := entries(must(put.Put(b, "l", 5)).All(), func(v int) any { return v }); got != "k:2 l:5" {
-		t.Errorf("All yields %s", got)
+		t.Errorf("All yields %s, want k:2 l:5", got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestORMultiMapVariants(t *testing.T) {
 	}
 	back := must(crdt.As[sets](nil, must((*crdt.Types)(nil).Decode([]byte(bytesOf(deltas))))))
 	if _, err := back.Merge(deltas); err != nil {
-		t.Errorf("merge of a decoded map: got error %v", err)
+		t.Errorf("merge of a decoded map: got error %v, want no error", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestORSetRemovalIsCausal(t *testing.T) {
 	s = must(s.MergeDelta(changes(removedB)))
 	wantSet(t, "after both", s, "")
 	if full := must(must(both.Merge(removedA)).Merge(removedB)); !full.Equal(s) {
-		t.Errorf("by values: %x, by deltas: %x", bytesOf(full), bytesOf(s))
+		t.Errorf("by values: %x, by deltas: %x, want equal bytes", bytesOf(full), bytesOf(s))
 	}
 }
 
@@ -102,7 +102,7 @@ func TestORSetAdditionReplaces(t *testing.T) {
 	atB := add(atA, b, "x")
 	byDelta := must(atA.MergeDelta(changes(atB)))
 	if !byDelta.Equal(atB) || !byDelta.Equal(must(atA.Merge(atB))) {
-		t.Errorf("by delta %x, by value %x", bytesOf(byDelta), bytesOf(atB))
+		t.Errorf("by delta %x, by value %x, want equal bytes", bytesOf(byDelta), bytesOf(atB))
 	}
 	// A removal by b therefore removes the element on all nodes.
 	wantSet(t, "removed by b", must(byDelta.MergeDelta(changes(remove(atB.ResetDelta(), b, "x")))), "")
@@ -161,7 +161,7 @@ func TestORSetDeltaIsSmall(t *testing.T) {
 		s = remove(add(s, by, "t"), by, "t").ResetDelta()
 	}
 	if n := len(bytesOf(changes(add(s, by, "an element")))); n > 300 {
-		t.Errorf("a delta of one addition to %d elements has %d bytes", s.Len(), n)
+		t.Errorf("a delta of one addition to %d elements has %d bytes, want at most 300", s.Len(), n)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestGSet(t *testing.T) {
 	var s crdt.GSet[int]
 	s = must(s.Add(300, -1, 2, -300, 0, 1<<40))
 	if got := list(s.Elements()); got != "-300 -1 0 2 300 1099511627776" {
-		t.Errorf("got elements %s", got)
+		t.Errorf("got elements %s, want the numbers in order", got)
 	}
 	if d := changes(must(s.ResetDelta().Add(2))); !d.IsZero() {
 		t.Error("adding an existing element produced a delta")
@@ -189,7 +189,7 @@ func TestORSetPruning(t *testing.T) {
 	a, b := self(t, "a"), self(t, "bb")
 	s := add(add(set{}, a, "x"), b, "y", "z")
 	if got := s.ModifiedBy(); len(got) != 2 || got[0] != a.Node() || got[1] != b.Node() {
-		t.Errorf("ModifiedBy returned %v", got)
+		t.Errorf("ModifiedBy returned %v, want a and b", got)
 	}
 	p := must(s.Prune(a, b.Node()))
 	wantSet(t, "pruned", p, "x y z")
@@ -307,7 +307,7 @@ func TestORSetAgainstAMap(t *testing.T) {
 	last := -1 << 40
 	for e, err := range s.All() {
 		if err != nil || e <= last || !model[e] {
-			t.Fatalf("got %d after %d, %v", e, last, err)
+			t.Fatalf("got %d after %d, %v, want ascending elements of the set", e, last, err)
 		}
 		last = e
 	}

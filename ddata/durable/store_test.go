@@ -40,7 +40,7 @@ func TestCheckID(t *testing.T) {
 	t.Parallel()
 	id := durable.ID{Node: "10.0.0.1:7355", Replicator: "carts"}
 	if err := id.Check(); err != nil || id.String() != "carts of 10.0.0.1:7355" {
-		t.Errorf("ID %v: got error %v", id, err)
+		t.Errorf("ID %v: got error %v, want no error and both names", id, err)
 	}
 	for want, id := range map[string]durable.ID{
 		"node: ":       {Replicator: "carts"},

@@ -353,7 +353,7 @@ func TestSeedDeterminesTrace(t *testing.T) {
 	}
 	for seed := range uint64(5) {
 		if once, again := trace(seed), trace(seed); once != again {
-			t.Errorf("seed %d: first run %s, second run %s", seed, once, again)
+			t.Errorf("seed %d: first run %s, second run %s, want equal traces", seed, once, again)
 		}
 	}
 }

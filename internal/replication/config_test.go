@@ -34,7 +34,7 @@ func TestConfig(t *testing.T) {
 	actor := must(crdt.NewSelf(node("a", 1)))
 	_, err = replication.New(replication.Config{Name: "r", Self: actor, Rand: newWorld(t, 1, replication.Config{}, 0).rnd, Expire: map[string]time.Duration{"a": time.Second}})
 	if err == nil || !strings.Contains(err.Error(), `Config.Expire: 1s for "a" is less than GossipInterval, 2s`) {
-		t.Errorf("expiry below GossipInterval: got error %v", err)
+		t.Errorf("expiry below GossipInterval: got error %v, want one about GossipInterval", err)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestLogIsLimited(t *testing.T) {
 		gaps += b.m.Counters().DeltasGap
 		for i := range keys {
 			if key := fmt.Sprint("set-", i); a.show(key) != b.show(key) {
-				t.Errorf("%s: a has %s, b has %s", key, a.show(key), b.show(key))
+				t.Errorf("%s: a has %s, b has %s, want equal values", key, a.show(key), b.show(key))
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestDeliveredOnce(t *testing.T) {
 	for i, h := range w.hosts[1:] {
 		c, b := h.m.Counters(), before[i+1]
 		if applied, known, gaps := c.DeltasApplied-b.DeltasApplied, c.DeltasKnown-b.DeltasKnown, c.DeltasGap-b.DeltasGap; applied != 2*keys || known+gaps != 0 {
-			t.Errorf("%v: %d deltas applied, %d known, %d after a gap", h.self, applied, known, gaps)
+			t.Errorf("%v: %d deltas applied, %d known, %d after a gap, want two applied deltas for each key only", h.self, applied, known, gaps)
 		}
 		if h.m.Root() != a.m.Root() {
 			t.Errorf("the root of %v differs", h.self)
@@ -84,7 +84,7 @@ func TestDeliveredIsNotJoined(t *testing.T) {
 	w.run(250 * time.Millisecond)
 	for _, h := range w.hosts {
 		if got := h.show("cart"); got != "0 1 2 tea" {
-			t.Errorf("%v has %q", h.self, got)
+			t.Errorf("%v has %q, want \"0 1 2 tea\"", h.self, got)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestChangesAreSentInPortions(t *testing.T) {
 		}
 	}
 	if len(sent) < 1800/256 || items > 1800 {
-		t.Errorf("%d changes were sent in %d portions", items, len(sent))
+		t.Errorf("%d changes were sent in %d portions, want at most 1,800 changes in at least 7 portions", items, len(sent))
 	}
 	for _, h := range w.hosts[1:] {
 		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
@@ -177,7 +177,7 @@ func TestDeltasAreSentSoon(t *testing.T) {
 	a, b := w.hosts[0], w.hosts[1]
 	a.add("visits", local, 1)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindGossip}) {
-		t.Errorf("the first change sent %v", got)
+		t.Errorf("the first change sent %v, want one Gossip", got)
 	}
 	for range 20 {
 		w.run(10 * time.Millisecond)
@@ -188,12 +188,12 @@ func TestDeltasAreSentSoon(t *testing.T) {
 	}
 	w.run(250 * time.Millisecond)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindDelta, replication.KindDelta}) || b.show("visits") != "21" {
-		t.Errorf("sent %v, and b has %s", got, b.show("visits"))
+		t.Errorf("sent %v, and b has %s, want two Deltas and 21", got, b.show("visits"))
 	}
 	w.run(100 * time.Millisecond)
 	a.add("visits", local, 1)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindDelta}) {
-		t.Errorf("after a quiet period, the change sent %v", got)
+		t.Errorf("after a quiet period, the change sent %v, want one Delta", got)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestDeltasOutOfOrder(t *testing.T) {
 		b.step(received{From: a.self, Data: deltas[i]})
 	}
 	if got := b.show("cart"); got != "bread milk tea" {
-		t.Errorf("b has %q", got)
+		t.Errorf("b has %q, want \"bread milk tea\"", got)
 	}
 	if c := b.m.Counters(); c.DeltasGap != 1 || c.DeltasApplied != 2 || c.DeltasKnown != 2 {
 		t.Errorf("%d gaps, %d applied, %d known, want 1, 2 and 2", c.DeltasGap, c.DeltasApplied, c.DeltasKnown)
@@ -308,10 +308,10 @@ func TestWriteAfterGap(t *testing.T) {
 	w.cut, w.sent = nil, nil
 	begun := w.now
 	if r := w.wait(a, a.put("cart", majority, "bread")); r.Outcome != replication.Done || w.now-begun > 20*time.Millisecond {
-		t.Errorf("got %+v after %v", r, w.now-begun)
+		t.Errorf("got %+v after %v, want Done within 20 ms", r, w.now-begun)
 	}
 	if got := b.show("cart"); got != "bread milk tea" {
-		t.Errorf("b has %q", got)
+		t.Errorf("b has %q, want \"bread milk tea\"", got)
 	}
 }
 
@@ -338,12 +338,12 @@ func TestMajorityWritesSendOnce(t *testing.T) {
 	counts := []int{deltas[w.hosts[1]], deltas[w.hosts[2]]}
 	slices.Sort(counts)
 	if counts[1] != 50 || counts[0] > 2 {
-		t.Errorf("got %v messages to the other nodes", counts)
+		t.Errorf("got %v messages to the other nodes, want 50 to one node and at most 2 to the other", counts)
 	}
 	w.run(time.Second)
 	for _, h := range w.hosts[1:] {
 		if h.show("cart") != a.show("cart") {
-			t.Errorf("%v has %q", h.self, h.show("cart"))
+			t.Errorf("%v has %q, want the value of a", h.self, h.show("cart"))
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestUpdateWithoutChange(t *testing.T) {
 	a.put("cart", local, "milk")
 	w.run(time.Second)
 	if b.show("cart") != "milk tea" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("b has %q, %d gaps", b.show("cart"), b.m.Counters().DeltasGap)
+		t.Errorf("b has %q, %d gaps, want \"milk tea\" and 0", b.show("cart"), b.m.Counters().DeltasGap)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestTypesWithoutDeltas(t *testing.T) {
 		a.write("leader", local, fmt.Sprint(i))
 		w.run(time.Second)
 		if got := b.show("leader"); got != fmt.Sprint(i) {
-			t.Errorf("after write %d: got %q", i, got)
+			t.Errorf("after write %d: got %q, want the written value", i, got)
 		}
 	}
 	w = newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DisableDeltas: true}, 2)
@@ -387,7 +387,7 @@ func TestTypesWithoutDeltas(t *testing.T) {
 		w.run(time.Second)
 	}
 	if n := len(w.decoded(w.hosts[1], replication.KindDelta)); n != 0 {
-		t.Errorf("%d deltas were sent with DisableDeltas", n)
+		t.Errorf("%d deltas were sent with DisableDeltas, want 0", n)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 	w.run(time.Second)
 	if got := b.show("cart"); got != "" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("b has %q, %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("b has %q, %d gaps, want an empty set and 0", got, b.m.Counters().DeltasGap)
 	}
 	if got := w.sentTo(b); !slices.Contains(got, replication.KindGossip) {
 		t.Errorf("got %v, want a Gossip", got)
@@ -438,7 +438,7 @@ func TestDeltasDisabledOnOneNode(t *testing.T) {
 		t.Errorf("%d second waves, want 0", n)
 	}
 	if b.m.Counters().DeltasApplied != 2 || c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y" || c.show("visits") != "2" {
-		t.Errorf("b applied %d deltas, c %d; c has %s, %s", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
+		t.Errorf("b applied %d deltas, c %d; c has %s, %s, want 2, 0, x y and 2", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
 	}
 	// The same holds for deltas without a request.
 	w.run(time.Second)
@@ -446,7 +446,7 @@ func TestDeltasDisabledOnOneNode(t *testing.T) {
 	a.add("visits", local, 1)
 	w.run(time.Second)
 	if c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y z" || c.show("visits") != "3" {
-		t.Errorf("c has %s, %s", c.show("cart"), c.show("visits"))
+		t.Errorf("c has %s, %s, want x y z and 3", c.show("cart"), c.show("visits"))
 	}
 	// The node sends its own changes as whole values.
 	w.keep, w.sent = true, nil
@@ -454,7 +454,7 @@ func TestDeltasDisabledOnOneNode(t *testing.T) {
 	c.put("cart", local, "d")
 	w.run(time.Second)
 	if n, _ := w.sentBy(c, replication.KindDelta, 0); n != 0 || b.show("cart") != "c d x y z" {
-		t.Errorf("c sent %d deltas; b has %s", n, b.show("cart"))
+		t.Errorf("c sent %d deltas; b has %s, want 0 and c d x y z", n, b.show("cart"))
 	}
 }
 
@@ -475,7 +475,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	w.run(100 * time.Millisecond)
 	w.cut = nil
 	if got := b.show("set"); got != "milk n1 n2 n3" {
-		t.Fatalf("b has %s", got)
+		t.Fatalf("b has %s, want milk n1 n2 n3", got)
 	}
 	r := b.request("set", replication.Level{Kind: replication.All})
 	b.step(replication.Update{Request: r, Modify: modify(remover(b, "milk"))})
@@ -532,7 +532,7 @@ func TestDurablePrunedLater(t *testing.T) {
 	}
 	w.run(30 * time.Second)
 	if !has("d") || has("other") {
-		t.Errorf("after 30 s: history in the durable key: %t, in the other key: %t", has("d"), has("other"))
+		t.Errorf("after 30 s: history in the durable key: %t, in the other key: %t, want true and false", has("d"), has("other"))
 	}
 	w.run(2 * time.Minute)
 	if has("d") {

@@ -55,7 +55,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if ticks < 3 || ticks == 100 {
-		t.Errorf("the Root was answered after %d steps", ticks)
+		t.Errorf("the Root was answered after %d steps, want 3 to 99", ticks)
 	}
 	b.receive(a, replication.Root{Digest: a.m.Root()})
 	w.keep = false
@@ -88,7 +88,7 @@ func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if ticks < 2 || ticks == 40 {
-		t.Errorf("the Root was answered after %d steps", ticks)
+		t.Errorf("the Root was answered after %d steps, want 2 to 39", ticks)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 	since := len(w.sent)
 	a.receive(b, want)
 	if _, bytes := w.sentBy(a, replication.KindGossip, since); bytes < size || bytes > 40<<10 {
-		t.Errorf("the first step sent %d bytes", bytes)
+		t.Errorf("the first step sent %d bytes, want at least one entry and at most 40 KiB", bytes)
 	}
 	w.run(time.Second)
 	for _, l := range w.sent[since:] { // the receiver merges each message in one step
@@ -158,7 +158,7 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if n, _ := w.sentBy(a, replication.KindGossip, since); n > 0 {
-		t.Errorf("%d messages were sent to a node that has left", n)
+		t.Errorf("%d messages were sent to a node that has left, want 0", n)
 	}
 }
 
@@ -223,11 +223,11 @@ func TestKeysTakeSeveralMessages(t *testing.T) {
 			n += len(list.Keys)
 		}
 		if listed += n; n > 1_100 || msg.More {
-			t.Errorf("a message lists %d keys, More is %v", n, msg.More)
+			t.Errorf("a message lists %d keys, More is %v, want at most 1,100 keys without More", n, msg.More)
 		}
 	}
 	if listed != keys || messages < 4 {
-		t.Errorf("%d keys were listed in %d messages", listed, messages)
+		t.Errorf("%d keys were listed in %d messages, want all keys in at least 4 messages", listed, messages)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 		}
 	}
 	if sum != keys {
-		t.Errorf("removed %d of %d keys in %d steps", sum, keys, len(forgotten))
+		t.Errorf("removed %d of %d keys in %d steps, want all", sum, keys, len(forgotten))
 	}
 	// The next scan starts at the beginning.
 	h.add("counter-1", local, 1)
@@ -267,7 +267,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 		h.apply(h.m.Tick(w.now))
 	}
 	if n := h.m.Counters().Expired; n != keys+1 {
-		t.Errorf("removed %d keys in total", n)
+		t.Errorf("removed %d keys in total, want all keys and one", n)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestKnownDeltaIsNotDecoded(t *testing.T) {
 	w.sent = nil
 	deliver(append(encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "y")))[:3], "?"...))
 	if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Merged}) || b.m.Counters().DeltasKnown != known+1 {
-		t.Errorf("got verdicts %v, notes %+v", got, b.notes)
+		t.Errorf("got verdicts %v, notes %+v, want Merged and one known delta", got, b.notes)
 	}
 	// A delta of another type is not merged, even if its version is known.
 	for subject, delta := range map[string][]byte{
@@ -401,7 +401,7 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 	}
 	other, changes := replication.Digest{1}, replication.Digest(bytes.Repeat([]byte{0xff}, 16))
 	if n := compare(a, b, other); n == 0 || n > keys/2 {
-		t.Errorf("sent %d of %d entries at once", n, keys)
+		t.Errorf("sent %d of %d entries at once, want at most half", n, keys)
 	}
 	if n := compare(b, a, other); n != keys {
 		t.Errorf("a node without recent changes sent %d of %d entries", n, keys)
@@ -411,7 +411,7 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 		b.receive(a, replication.Delta{Items: []replication.Item{item}})
 	}
 	if n := compare(b, a, other); n == 0 || n > keys/2 {
-		t.Errorf("a node with recent changes sent %d of %d entries", n, keys)
+		t.Errorf("a node with recent changes sent %d of %d entries, want at most half", n, keys)
 	}
 	w.now += time.Minute
 	for _, pair := range [][2]*host{{a, b}, {b, a}} {
@@ -457,7 +457,7 @@ func TestRecentChangeHasNoDigest(t *testing.T) {
 			}
 		}
 		if n != keys {
-			t.Fatalf("%d of %d entries were listed", n, keys)
+			t.Fatalf("%d of %d entries were listed, want all", n, keys)
 		}
 		return changing
 	}
@@ -465,7 +465,7 @@ func TestRecentChangeHasNoDigest(t *testing.T) {
 		a.put(fmt.Sprint("set-", i), local, "x")
 	}
 	if n := listed(); n < keys/2 || n == keys {
-		t.Errorf("%d of %d entries have no digest", n, keys)
+		t.Errorf("%d of %d entries have no digest, want some, but not all", n, keys)
 	}
 	w.now += time.Minute
 	if n := listed(); n != 0 {

@@ -40,7 +40,7 @@ func TestUpdateWithMergedData(t *testing.T) {
 	}))
 	for _, h := range w.hosts {
 		if h.show("set") != "imported x y" || h.show("count") != "12" {
-			t.Errorf("%v has %s, %s", h.self, h.show("set"), h.show("count"))
+			t.Errorf("%v has %s, %s, want imported x y and 12", h.self, h.show("set"), h.show("count"))
 		}
 	}
 	// Changes without merged data are still sent as deltas.
@@ -99,7 +99,7 @@ func TestCustomTypeTooLarge(t *testing.T) {
 	for ; n < 100; n++ {
 		if r := step(1); r.Outcome != replication.Done {
 			if _, large := errors.AsType[*replication.TooLargeError](r.Err); !large {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v, want a TooLargeError", r)
 			}
 			break
 		}
@@ -128,13 +128,13 @@ func TestJoinersDoNotCount(t *testing.T) {
 			w.sendMembers()
 			r := w.wait(c, c.add("both", majority, 1))
 			if r.Outcome != replication.Done || r.Answered != 2 || r.Required != 2 || r.Total != 2 {
-				t.Errorf("%v, write to a majority: %+v", s, r)
+				t.Errorf("%v, write to a majority: %+v, want Done with 2 of 2 answers", s, r)
 			}
 			if r = w.wait(c, c.get("both", majority)); r.Outcome != replication.Done || r.Answered != 2 || r.Total != 2 {
-				t.Errorf("%v, read from a majority: %+v", s, r)
+				t.Errorf("%v, read from a majority: %+v, want Done with 2 of 2 answers", s, r)
 			}
 			if r = w.wait(c, c.add("all", all, 1)); r.Outcome != replication.Done || r.Answered != 3 || r.Total != 3 {
-				t.Errorf("%v, write to all: %+v", s, r)
+				t.Errorf("%v, write to all: %+v, want Done with 3 of 3 answers", s, r)
 			}
 			w.cut = func(x, y *host) bool { return (x == w.hosts[0] || x == c) != (y == w.hosts[0] || y == c) }
 			r = w.wait(c, c.add("k", majority, 1))
@@ -146,7 +146,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 			w.set(w.hosts[1].self, identity.WeaklyUp)
 			w.sendMembers()
 			if r, g := w.wait(c, c.add("k", majority, 1)), w.wait(d, d.get("k", majority)); r.Outcome != replication.TooFew || g.Outcome != replication.TooFew {
-				t.Errorf("%v, no node counts: write %+v, read %+v", s, r, g)
+				t.Errorf("%v, no node counts: write %+v, read %+v, want TooFew for both", s, r, g)
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func TestOthersAskedAfterRefusal(t *testing.T) {
 		begun := w.now
 		r := w.wait(a, a.add("k", majority, 1))
 		if r.Outcome != replication.Done || w.now-begun > 500*time.Millisecond {
-			t.Errorf("seed %d: got %+v after %v", seed, r, w.now-begun)
+			t.Errorf("seed %d: got %+v after %v, want Done within 500 ms", seed, r, w.now-begun)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestMarkerExpiry(t *testing.T) {
 	for key, want := range map[string]time.Duration{"kept": 10 * time.Hour, "other": time.Hour} {
 		e := entry(b, key)
 		if len(e.Pruning) != 1 || !e.Pruning[0].Performed {
-			t.Fatalf("%s: got markers %+v", key, e.Pruning)
+			t.Fatalf("%s: got markers %+v, want one performed marker", key, e.Pruning)
 		}
 		left := time.Duration(e.Pruning[0].Obsolete-wall) * time.Millisecond
 		if left > want || left < want-2*time.Minute {
@@ -227,7 +227,7 @@ func TestMarkerExpiry(t *testing.T) {
 	old := crdt.GCounter{}.Add(c.actor, 100)
 	w.wait(b, update(b, "other", local, func(v crdt.GCounter) (crdt.GCounter, error) { return v.Merge(old) }))
 	if v := value(b, "other"); v.NeedsPruning(c.self) || b.show("other") != "1" {
-		t.Errorf("an update restored pruned history: %s", b.show("other"))
+		t.Errorf("an update restored pruned history: %s, want 1 without history", b.show("other"))
 	}
 }
 

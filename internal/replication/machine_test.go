@@ -107,11 +107,11 @@ func TestExpiry(t *testing.T) {
 	}
 	for _, h := range w.hosts {
 		if got := h.m.Keys(); !slices.Equal(got, []string{"other", "session-2", "session-long"}) {
-			t.Errorf("%v has the keys %v", h.self, got)
+			t.Errorf("%v has the keys %v, want other, session-2 and session-long", h.self, got)
 		}
 	}
 	if got := b.texts(); !slices.Equal(got, []string{"1 session-1 expired"}) {
-		t.Errorf("got events %v", got)
+		t.Errorf("got events %v, want the expiry of session-1", got)
 	}
 	if b.m.Counters().Received[replication.KindUses]+a.m.Counters().Received[replication.KindUses] == 0 {
 		t.Error("no Uses message was received")
@@ -122,7 +122,7 @@ func TestExpiry(t *testing.T) {
 	a.add("session-1", local, 5)
 	w.run(time.Second)
 	if got := b.show("session-1"); got != "10" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("after reuse of the key: got %s, %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("after reuse of the key: got %s, %d gaps, want 10 and 0", got, b.m.Counters().DeltasGap)
 	}
 	a.put("session-set", local, "a")
 	w.run(5 * time.Minute)
@@ -131,7 +131,7 @@ func TestExpiry(t *testing.T) {
 	a.put("session-set", local, "c")
 	w.run(time.Second)
 	if got := b.show("session-set"); got != "b c" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("the set has %s, %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("the set has %s, %d gaps, want b c and 0", got, b.m.Counters().DeltasGap)
 	}
 	if root := a.m.Root(); root != b.m.Root() {
 		t.Error("the roots differ")
@@ -152,7 +152,7 @@ func TestVersionsAfterExpiry(t *testing.T) {
 	}
 	w.run(5 * time.Minute)
 	if a.show("s") != "-" || b.show("s") != "0 1 2 3 4" {
-		t.Fatalf("got %s and %s", a.show("s"), b.show("s"))
+		t.Fatalf("got %s and %s, want - and 0 1 2 3 4", a.show("s"), b.show("s"))
 	}
 	a.put("s", local, "x")
 	w.run(60 * time.Millisecond)
@@ -160,7 +160,7 @@ func TestVersionsAfterExpiry(t *testing.T) {
 	a.put("s", local, "y")
 	w.run(60 * time.Millisecond)
 	if got := b.show("s"); !strings.Contains(got, "x y") || b.m.Counters().DeltasKnown != known {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want the elements x and y", got)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestTooLarge(t *testing.T) {
 	}
 	var large *replication.TooLargeError
 	if r.Outcome != replication.Failed || !errors.As(r.Err, &large) || large.Size <= 10_000 || large.Size > 10_200 || large.Max != 10_000 || large.Key != "set" {
-		t.Errorf("after %d elements: got %+v", n, r)
+		t.Errorf("after %d elements: got %+v, want a TooLargeError of set with the limit 10,000", n, r)
 	}
 	if len(strings.Fields(h.show("set"))) != n {
 		t.Errorf("the refused element is in the set")
@@ -210,7 +210,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("after a removal: got %+v, want Done", r)
 	}
 	if r := h.replies[h.write("text", local, strings.Repeat("x", 10_001))]; r.Outcome != replication.Failed || !errors.As(r.Err, &large) {
-		t.Errorf("one large write: got %+v", r)
+		t.Errorf("one large write: got %+v, want a TooLargeError", r)
 	}
 	if h.show("text") != "-" {
 		t.Error("the refused write created a key")
@@ -307,7 +307,7 @@ func TestTypeMismatchOnOtherNode(t *testing.T) {
 		t.Errorf("read: %+v, want Failed with ErrType", r)
 	}
 	if b.show("x") != "tea" || b.m.Counters().Refused == 0 {
-		t.Errorf("b has %s, or refused nothing", b.show("x"))
+		t.Errorf("b has %s, want tea and a refused value", b.show("x"))
 	}
 }
 
@@ -333,7 +333,7 @@ func TestValueLargerThanMessage(t *testing.T) {
 	w.set(n.self, identity.Up)
 	w.sendMembers()
 	if r := w.wait(n, n.get("set", all)); r.Outcome != replication.Done || n.show("set") != a.show("set") {
-		t.Errorf("the new node read %+v", r)
+		t.Errorf("the new node read %+v, want the set of a", r)
 	}
 	if n.m.Counters().Received[replication.KindPart] == 0 {
 		t.Error("no Part was received")

@@ -55,7 +55,7 @@ func TestWriteMajority(t *testing.T) {
 	w := newWorld(t, 1, replication.Config{}, 5)
 	r := w.wait(w.hosts[0], w.hosts[0].add("visits", majority, 5))
 	if r.Outcome != replication.Done || r.Answered < 3 || r.Required != 3 || r.Total != 5 || show(r.Value) != "5" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want Done with the value 5 and 3 of 5 replicas", r)
 	}
 	have := 0
 	for _, h := range w.hosts {
@@ -80,7 +80,7 @@ func TestQuorumFailsInTime(t *testing.T) {
 	begun := w.now
 	r := w.wait(h, h.add("visits", majority, 5))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 || r.Required != 3 || w.now-begun != 5*time.Second {
-		t.Errorf("got %+v after %v", r, w.now-begun)
+		t.Errorf("got %+v after %v, want TimedOut with 2 of 3 answers after 5 s", r, w.now-begun)
 	}
 	if want := []identity.Node{w.hosts[2].self, w.hosts[3].self, w.hosts[4].self}; !slices.Equal(r.Silent, want) || r.Err != nil {
 		t.Errorf("silent nodes %v, want %v: %v", r.Silent, want, r.Err)
@@ -103,7 +103,7 @@ func TestTooFewReplicas(t *testing.T) {
 	w := newWorld(t, 3, replication.Config{}, 2)
 	h := w.hosts[0]
 	if r := h.replies[h.add("visits", count(3), 1)]; r.Outcome != replication.TooFew || r.Required != 3 || r.Total != 2 {
-		t.Errorf("update: %+v", r)
+		t.Errorf("update: %+v, want TooFew with 3 required of 2 replicas", r)
 	}
 	if r := h.replies[h.get("visits", count(3))]; r.Outcome != replication.TooFew {
 		t.Errorf("get: %+v, want TooFew", r)
@@ -142,11 +142,11 @@ func TestCountingNodes(t *testing.T) {
 		t.Errorf("%d replicas, want 3", got)
 	}
 	if r := w.wait(h, h.add("a", majority, 1)); r.Total != 3 || r.Required != 2 {
-		t.Errorf("majority: %+v", r)
+		t.Errorf("majority: %+v, want 2 required of 3 replicas", r)
 	}
 	for _, l := range []replication.Level{all, {Kind: replication.MajorityPlus, N: 4}} {
 		if r := w.wait(h, h.add("a", l, 1)); r.Total != 2 || r.Required != 2 {
-			t.Errorf("%v: %+v", l.Kind, r)
+			t.Errorf("%v: %+v, want 2 required of 2 replicas", l.Kind, r)
 		}
 	}
 	w.run(5 * time.Second)
@@ -173,12 +173,12 @@ func TestModifyFails(t *testing.T) {
 	cause := errors.New("no")
 	id := update(h, "visits", majority, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 5), cause })
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, cause) {
-		t.Errorf("a function with an error: got %+v", r)
+		t.Errorf("a function with an error: got %+v, want Failed with the error of the function", r)
 	}
 	id = update(h, "visits", majority, func(crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
 	var panicked *panics.Error
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.As(r.Err, &panicked) || panicked.Value != "oh" {
-		t.Errorf("a function that panics: got %+v", r)
+		t.Errorf("a function that panics: got %+v, want Failed with the value of the panic", r)
 	}
 	id = h.put("visits", majority, "x")
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrType) {
@@ -217,14 +217,14 @@ func TestRefusals(t *testing.T) {
 	w.sendMembers()
 	r := w.wait(a, a.add("visits", majority, 1))
 	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || !slices.Equal(r.Silent, []identity.Node{c.self}) {
-		t.Errorf("one node refuses: got %+v", r)
+		t.Errorf("one node refuses: got %+v, want TimedOut with ErrType and the silent node c", r)
 	}
 	w.cut = nil
 	w.sendMembers()
 	begun := w.now
 	r = w.wait(a, a.add("visits", majority, 1))
 	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || len(r.Silent) > 0 || w.now-begun > time.Second {
-		t.Errorf("both nodes refuse: got %+v after %v", r, w.now-begun)
+		t.Errorf("both nodes refuse: got %+v after %v, want TimedOut with ErrType and no silent node within 1 s", r, w.now-begun)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestUpdateMerges(t *testing.T) {
 	}
 	v, _, _ := h.m.Value("tags")
 	if got := must(must(crdt.As[crdt.GSet[string]](nil, v)).Elements()); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want [a b c]", got)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestDelete(t *testing.T) {
 	w.converge(time.Minute)
 	for _, o := range w.hosts {
 		if o.show("visits") != "deleted" || len(o.m.Keys()) != 0 {
-			t.Errorf("%v has %s, keys %v", o.self, o.show("visits"), o.m.Keys())
+			t.Errorf("%v has %s, keys %v, want deleted and no keys", o.self, o.show("visits"), o.m.Keys())
 		}
 	}
 	if r := w.wait(h, h.get("visits", majority)); r.Outcome != replication.Deleted {
@@ -283,7 +283,7 @@ func TestReadMajority(t *testing.T) {
 	a.put("cart", local, "tea")
 	// The request is sent to both other nodes. The read finds the value, and b keeps it.
 	if r := w.wait(b, b.get("cart", all)); r.Outcome != replication.Done || show(r.Value) != "tea" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want Done with tea", r)
 	}
 	if got := b.show("cart"); got != "tea" {
 		t.Errorf("after the read, b has %s, want tea", got)

@@ -85,7 +85,7 @@ func TestManyFullScans(t *testing.T) {
 		before := a.m.Counters()
 		a.receive(b, replication.Delta{Items: []replication.Item{{Key: "s", From: 1, To: uint64(c.steps), Delta: clears(c.steps)}}})
 		if n := a.m.Counters().DeltasGap - before.DeltasGap; n != uint64(c.gaps) {
-			t.Errorf("%d operations: got %d gaps", c.steps, n)
+			t.Errorf("%d operations: got %d gaps, want the gaps of this case", c.steps, n)
 		}
 	}
 	// A correct message is still accepted.
@@ -103,7 +103,7 @@ func TestManyFullScans(t *testing.T) {
 		break
 	}
 	if r.Outcome != replication.Done || b.show("t") != "99" {
-		t.Errorf("got %+v, and b has %s", r, b.show("t"))
+		t.Errorf("got %+v, and b has %s, want Done and 99", r, b.show("t"))
 	}
 }
 
@@ -147,7 +147,7 @@ func TestChunkFromAnother(t *testing.T) {
 		n.receive(x, replication.Chunk{Nr: p.Nr, Done: true, Entries: []replication.Entry{{Key: "k", Value: value}}})
 	}
 	if asked == 0 || n.show("k") != "-" || n.m.Counters().Dropped[replication.DropLate] == 0 {
-		t.Errorf("sent %d Pulls, and the key is %s", asked, n.show("k"))
+		t.Errorf("sent %d Pulls, and the key is %s, want at least one Pull and no value", asked, n.show("k"))
 	}
 	w.sendMembers()
 	w.run(5 * time.Second)
@@ -191,7 +191,7 @@ func TestTypeNestedTooDeeply(t *testing.T) {
 	h := w.hosts[0]
 	r := h.replies[update(h, "deep", local, func(m m8) (m8, error) { return m.Put(h.actor, "k", m7{}) })]
 	if r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrLimit) || h.show("deep") != "-" || len(h.storing) != 0 {
-		t.Errorf("got %+v, and the key is %s", r, h.show("deep"))
+		t.Errorf("got %+v, and the key is %s, want Failed with ErrLimit and no value", r, h.show("deep"))
 	}
 	if r := w.wait(h, update(h, "less", local, func(m m7) (m7, error) { return m.Put(h.actor, "k", m6{}) })); r.Outcome != replication.Done {
 		t.Errorf("8 levels: %+v, want Done", r)

@@ -125,7 +125,7 @@ func BenchmarkMajority(b *testing.B) {
 					c.tick()
 				}
 				if c.done != asked/batch*batch {
-					b.Fatalf("%d of %d requests are done", c.done, asked)
+					b.Fatalf("%d of %d requests are done, want all batches", c.done, asked)
 				}
 				others := time.Duration(0)
 				for _, t := range c.took[1:] {

@@ -73,18 +73,18 @@ func TestPackets(t *testing.T) {
 	}
 	e := a.Step(time.Second, replication.Batch{Inputs: in})
 	if len(e.Send) != 1 || e.Send[0].To != b.node || e.Send[0].Bulk || len(e.Values) != 50 || len(e.Replies) != 0 {
-		t.Fatalf("got %d packets, %d values, %d replies", len(e.Send), len(e.Values), len(e.Replies))
+		t.Fatalf("got %d packets, %d values, %d replies, want 1, 50 and 0", len(e.Send), len(e.Values), len(e.Replies))
 	}
 	if name, ok := replication.NameOf(e.Send[0].Payload); !ok || string(name) != "carts" {
-		t.Errorf("the packet is for %q", name)
+		t.Errorf("the packet is for %q, want \"carts\"", name)
 	}
 	e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: e.Send[0].Payload}}})
 	if len(e.Send) != 1 || len(e.Values) != 50 || b.Root() != a.Root() {
-		t.Fatalf("got %d packets, %d values", len(e.Send), len(e.Values))
+		t.Fatalf("got %d packets, %d values, want 1 and 50, and equal roots", len(e.Send), len(e.Values))
 	}
 	e = a.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: b.node, Payload: e.Send[0].Payload}}})
 	if len(e.Replies) != 50 || e.Replies[7].ID != 8 || e.Replies[7].Outcome != replication.Done || e.Replies[7].Answered != 2 {
-		t.Errorf("got %d replies", len(e.Replies))
+		t.Errorf("got %d replies, want 50 that are Done", len(e.Replies))
 	}
 	e = a.Step(2*time.Second, replication.Batch{Inputs: []replication.Input{replication.Stop{}}})
 	if !e.Stopped || a.Next() != replication.Never {
@@ -164,7 +164,7 @@ func TestPacketsAreLimited(t *testing.T) {
 			}
 		}
 		if len(s.Payload) > 70<<10 && len(s.Payload) < 160<<10 {
-			t.Errorf("got a packet of %d bytes", len(s.Payload))
+			t.Errorf("got a packet of %d bytes, want at most 70 KiB, or one large value", len(s.Payload))
 		}
 	}
 	if root := a.Root(); root != all[1].Root() || root != all[2].Root() {
@@ -200,7 +200,7 @@ func TestBulkPacketsAreSmall(t *testing.T) {
 	}
 	for _, s := range e.Send {
 		if !s.Bulk || len(s.Payload) > 16<<10 {
-			t.Errorf("got a packet of %d bytes, bulk: %t", len(s.Payload), s.Bulk)
+			t.Errorf("got a packet of %d bytes, bulk: %t, want a bulk packet of at most 16 KiB", len(s.Payload), s.Bulk)
 		}
 		b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: s.Payload}}})
 	}
@@ -218,11 +218,11 @@ func TestMalformedPackets(t *testing.T) {
 	good := e.Send[0].Payload
 	for n := range good {
 		if _, ok := replication.NameOf(good[:n]); ok != (n >= 7) {
-			t.Errorf("NameOf of the first %d bytes: ok is %t", n, ok)
+			t.Errorf("NameOf of the first %d bytes: ok is %t, want true from 7 bytes on", n, ok)
 		}
 		e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: good[:n]}}})
 		if len(e.Values) > 0 || (len(e.Notes) == 0) != (n == 7) {
-			t.Errorf("the first %d bytes: got effects %+v", n, e)
+			t.Errorf("the first %d bytes: got effects %+v, want a note unless the packet is cut between messages", n, e)
 		}
 	}
 	if got := b.Counters().Malformed; got != uint64(len(good)-1) {
@@ -230,7 +230,7 @@ func TestMalformedPackets(t *testing.T) {
 	}
 	e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: append(bytes.Clone(good), 99)}}})
 	if len(e.Values) != 1 || len(e.Notes) != 1 || e.Notes[0].Kind != replication.NoteMalformed {
-		t.Errorf("got %+v", e)
+		t.Errorf("got %+v, want one value and one malformed note", e)
 	}
 	if _, ok := replication.NameOf(append([]byte{9}, good[1:]...)); ok {
 		t.Error("NameOf accepted another version")

@@ -258,7 +258,7 @@ func TestPull(t *testing.T) {
 	}
 	w.run(20 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() {
-		t.Errorf("synced: %t, %d of %d keys", n.m.Synced(), len(n.m.Keys()), len(a.m.Keys()))
+		t.Errorf("synced: %t, %d of %d keys, want a synced node with the data of a", n.m.Synced(), len(n.m.Keys()), len(a.m.Keys()))
 	}
 	asked := map[*host]int{}
 	for _, l := range w.sent {
@@ -300,7 +300,7 @@ func TestLargeBuckets(t *testing.T) {
 	w.sendMembers()
 	w.run(time.Second)
 	if n.m.Root() != a.m.Root() {
-		t.Errorf("the new node has %d of %d keys", len(n.m.Keys()), len(a.m.Keys()))
+		t.Errorf("the new node has %d of %d keys, want the data of a", len(n.m.Keys()), len(a.m.Keys()))
 	}
 }
 
@@ -322,7 +322,7 @@ func TestEqualRoots(t *testing.T) {
 		bytes += len(l.send.Data)
 	}
 	if len(w.sent) < 140 || len(w.sent) > 160 || bytes/len(w.sent) > 32 {
-		t.Errorf("3 nodes sent %d messages with %d bytes in 100 s", len(w.sent), bytes)
+		t.Errorf("3 nodes sent %d messages with %d bytes in 100 s, want 140 to 160 messages of at most 32 bytes on average", len(w.sent), bytes)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestCompareRepairsBoth(t *testing.T) {
 	for _, h := range w.hosts {
 		got := []string{h.show("both"), h.show("here"), h.show("there"), h.show("deleted")}
 		if !slices.Equal(got, []string{"a b", "a", "b", "deleted"}) {
-			t.Errorf("%v has %q", h.self, got)
+			t.Errorf("%v has %q, want the merged data", h.self, got)
 		}
 	}
 	if !w.converged() {
@@ -393,7 +393,7 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 	for end := w.now + 20*time.Second; w.now < end; {
 		begun, done := a.tick()
 		if begun != done { // a single node completes each pruning at once
-			t.Fatalf("%d keys begun, %d completed", begun, done)
+			t.Fatalf("%d keys begun, %d completed, want equal numbers", begun, done)
 		}
 		if done > 0 {
 			steps++
@@ -403,7 +403,7 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 		}
 	}
 	if sum != keys || steps < 2 {
-		t.Errorf("pruned %d of %d keys in %d steps", sum, keys, steps)
+		t.Errorf("pruned %d of %d keys in %d steps, want all keys in at least 2 steps", sum, keys, steps)
 	}
 	var notes []int
 	for _, n := range a.notes {
@@ -412,7 +412,7 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 		}
 	}
 	if len(notes) != 1 || notes[0] != keys {
-		t.Errorf("the notes report %v pruned keys", notes)
+		t.Errorf("the notes report %v pruned keys, want one note with all keys", notes)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestPrunePausesWhileUnreachable(t *testing.T) {
 	w.sendMembers()
 	for end := w.now + 2*time.Minute; w.now < end; {
 		if begun, done := a.tick(); begun+done > 0 {
-			t.Fatalf("%d keys begun, %d completed while a node is unreachable", begun, done)
+			t.Fatalf("%d keys begun, %d completed while a node is unreachable, want none", begun, done)
 		}
 	}
 	w.set(c.self, identity.Removed)
@@ -442,6 +442,6 @@ func TestPrunePausesWhileUnreachable(t *testing.T) {
 		sum += done
 	}
 	if sum != keys {
-		t.Errorf("pruned %d of %d keys", sum, keys)
+		t.Errorf("pruned %d of %d keys, want all", sum, keys)
 	}
 }

@@ -123,10 +123,10 @@ func TestRepairPeers(t *testing.T) {
 		r := reader.request("r", count(3))
 		reader.step(replication.Get{Request: r, RepairPeers: repair})
 		if got := w.wait(reader, r.ID); got.Outcome != replication.Done || show(got.Value) != "new" || got.Answered != 3 {
-			t.Errorf("repair %t: %+v", repair, got)
+			t.Errorf("repair %t: %+v, want Done with new and 3 answers", repair, got)
 		}
 		if want := map[bool]string{false: "old", true: "new"}[repair]; third.show("r") != want || reader.show("r") != "new" {
-			t.Errorf("repair %t: the third node has %s, the reader %s", repair, third.show("r"), reader.show("r"))
+			t.Errorf("repair %t: the third node has %s, the reader %s, want new on the reader, and on the third node only with repair", repair, third.show("r"), reader.show("r"))
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestReadYourWrites(t *testing.T) {
 		a.add("x", majority, 1)
 		for _, l := range []replication.Level{local, majority} {
 			if r := w.wait(a, a.get("x", l)); r.Outcome != replication.Done || show(r.Value) != fmt.Sprint(i+1) {
-				t.Errorf("after %d updates: got %+v", i+1, r)
+				t.Errorf("after %d updates: got %+v, want the last value", i+1, r)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func TestMajoritiesOverlap(t *testing.T) {
 		for _, h := range w.hosts {
 			r := w.wait(h, h.get("x", majority))
 			if r.Outcome != replication.Done || show(r.Value) != "7" {
-				t.Errorf("seed %d: %v read %+v", seed, h.self, r)
+				t.Errorf("seed %d: %v read %+v, want 7", seed, h.self, r)
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func TestRequestAfterRefusal(t *testing.T) {
 	a, b := w.hosts[0], w.hosts[1]
 	b.put("visits", local, "another type")
 	if r := w.wait(a, a.add("visits", all, 1)); r.Outcome != replication.TimedOut || r.Err == nil {
-		t.Errorf("a key of another type: got %+v", r)
+		t.Errorf("a key of another type: got %+v, want TimedOut with an error", r)
 	}
 	if r := w.wait(a, a.add("other", all, 1)); r.Outcome != replication.Done || r.Answered != 3 {
 		t.Errorf("the next request: got %+v, want Done and 3 answers", r)
@@ -231,6 +231,6 @@ func TestRepliesShareNoMemory(t *testing.T) {
 		}
 	}
 	if !slices.Equal(nrs, []uint64{1, 2, 3}) {
-		t.Errorf("the acknowledged numbers are %v", nrs)
+		t.Errorf("the acknowledged numbers are %v, want [1 2 3]", nrs)
 	}
 }

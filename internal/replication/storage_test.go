@@ -47,7 +47,7 @@ func TestFailedStoreIsRetried(t *testing.T) {
 	for _, h := range w.hosts {
 		later := h.restart(w.cfg)
 		if later.show("kept") != "deleted" || later.show("shard-1") != "8" || later.show("shard-2") != "7" {
-			t.Errorf("%v: got %s, %s, %s after the restart", h.self, later.show("kept"), later.show("shard-1"), later.show("shard-2"))
+			t.Errorf("%v: got %s, %s, %s after the restart, want deleted, 8 and 7", h.self, later.show("kept"), later.show("shard-1"), later.show("shard-2"))
 		}
 	}
 	if n := a.m.Counters().Storing; n != 0 || a.m.Next() == w.now {
@@ -79,7 +79,7 @@ func TestRetryOfFailedRecords(t *testing.T) {
 	h.broken, h.held = nil, true
 	w.run(1500 * time.Millisecond)
 	if n := len(h.storing); n == 0 || n > 1_100 {
-		t.Errorf("%d records are retried at a time", n)
+		t.Errorf("%d records are retried at a time, want 1 to 1,100", n)
 	}
 	h.held = false
 	w.run(5 * time.Second)
@@ -156,7 +156,7 @@ func TestExpiredOnDisk(t *testing.T) {
 	}
 	w.run(time.Second)
 	if later := b.restart(w.cfg); later.show("session") != "7" || later.show("used") != "7" || later.show("stays") != "-" {
-		t.Errorf("after the restart: got %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
+		t.Errorf("after the restart: got %s, %s, %s, want 7, 7 and -", later.show("session"), later.show("used"), later.show("stays"))
 	}
 	b.dead = true
 	w.set(b.self, identity.Removed)
@@ -170,13 +170,13 @@ func TestExpiredOnDisk(t *testing.T) {
 	}
 	w.run(10 * time.Second)
 	if a.show("session") != "-" || again.show("session") != "-" || again.show("used") != "7" {
-		t.Errorf("after 10 s: got %s, %s, %s", a.show("session"), again.show("session"), again.show("used"))
+		t.Errorf("after 10 s: got %s, %s, %s, want -, - and 7", a.show("session"), again.show("session"), again.show("used"))
 	}
 	if got := sortedKeys(again.disk); len(got) != 1 || got[0] != "used" {
-		t.Errorf("on disk: got %v", got)
+		t.Errorf("on disk: got %v, want [used]", got)
 	}
 	if got := sortedKeys(a.disk); len(got) != 1 || got[0] != "used" {
-		t.Errorf("on the other disk: got %v", got)
+		t.Errorf("on the other disk: got %v, want [used]", got)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestExpiryWithClocks(t *testing.T) {
 	}
 	for _, h := range w.hosts {
 		if h.show("s") != "1" {
-			t.Errorf("%v has acknowledged the write and has %s", h.self, h.show("s"))
+			t.Errorf("%v has acknowledged the write and has %s, want 1", h.self, h.show("s"))
 		}
 	}
 }
@@ -257,7 +257,7 @@ func TestLongDurations(t *testing.T) {
 	w.run(time.Hour)
 	for _, h := range w.hosts {
 		if h.show("special") != "1" {
-			t.Errorf("%v has %s", h.self, h.show("special"))
+			t.Errorf("%v has %s, want 1", h.self, h.show("special"))
 		}
 	}
 }
@@ -334,25 +334,25 @@ func TestNoRoomOnOtherNode(t *testing.T) {
 		for range 2 { // the whole value, and a delta
 			r := w.wait(a, a.add(key, majority, 1))
 			if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrFull) || errors.Is(r.Err, replication.ErrType) || r.Answered != 1 || len(r.Silent) != 0 {
-				t.Errorf("%s: %+v", key, r)
+				t.Errorf("%s: got %+v, want TimedOut with ErrFull and 1 answer", key, r)
 			}
 		}
 	}
 	if b.show("kept") != "-" || c.show("new") != "-" || len(b.disk)+len(c.disk) != 0 {
-		t.Errorf("the nodes have %s, %s", b.show("kept"), c.show("new"))
+		t.Errorf("the nodes have %s, %s, want no value on either node", b.show("kept"), c.show("new"))
 	}
 	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
-		t.Errorf("an update of an existing key: got %+v", r)
+		t.Errorf("an update of an existing key: got %+v, want Done and 2", r)
 	}
 	w.set(d.self, identity.Up)
 	w.sendMembers()
 	if r := w.wait(a, a.add("kept", count(2), 1)); r.Outcome != replication.Done || d.show("kept") != "3" {
-		t.Errorf("with a node that has room: got %+v", r)
+		t.Errorf("with a node that has room: got %+v, want Done and 3", r)
 	}
 	if !slices.ContainsFunc(b.notes, func(n replication.Note) bool {
 		return n.Kind == replication.NoteFull && n.Key == "kept" && n.Node == a.self
 	}) {
-		t.Errorf("got notes %v", b.notes)
+		t.Errorf("got notes %v, want one about the lack of room", b.notes)
 	}
 }
 
@@ -375,12 +375,12 @@ func TestStoredBeforeAcknowledged(t *testing.T) {
 	one, most, read := a.add("shard-1", local, 1), a.add("shard-2", majority, 1), a.add("other", majority, 1)
 	w.run(time.Second)
 	if len(a.replies) != 1 || a.replies[read].Outcome != replication.Done {
-		t.Errorf("answered before the record is stored: %v", a.replies)
+		t.Errorf("the replies before the record was stored are %v, want one to the read", a.replies)
 	}
 	a.held = false
 	w.run(time.Second)
 	if a.replies[one].Outcome != replication.Done || len(a.replies) != 2 {
-		t.Errorf("after the local store: got %v", a.replies)
+		t.Errorf("after the local store: got %v, want two replies, and Done for shard-1", a.replies)
 	}
 	w.hosts[1].held, w.hosts[2].held, a.held = false, false, true
 	here := a.add("shard-2", majority, 1)
@@ -398,7 +398,7 @@ func TestStoredBeforeAcknowledged(t *testing.T) {
 	w.run(time.Second)
 	for _, h := range w.hosts {
 		if got := sortedKeys(h.disk); !slices.Equal(got, []string{"shard-1", "shard-2"}) {
-			t.Errorf("%v has stored %v", h.self, got)
+			t.Errorf("%v has stored %v, want shard-1 and shard-2", h.self, got)
 		}
 	}
 }
@@ -410,7 +410,7 @@ func TestStoreFails(t *testing.T) {
 	a.broken = errDisk
 	for _, l := range []replication.Level{local, majority} {
 		if r := w.wait(a, a.add("kept", l, 1)); r.Outcome != replication.StoreFailed || !errors.Is(r.Err, errDisk) {
-			t.Errorf("%v: %+v", l.Kind, r)
+			t.Errorf("%v: %+v, want StoreFailed with the error of the disk", l.Kind, r)
 		}
 		if r := w.wait(a, a.del("shard-"+l.Kind.String(), l)); r.Outcome != replication.StoreFailed {
 			t.Errorf("delete, %v: %+v, want StoreFailed", l.Kind, r)
@@ -446,7 +446,7 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 	w.cut = func(x, y *host) bool { return x != y }
 	r = w.wait(a, a.add("kept", majority, 1))
 	if r.Outcome != replication.TimedOut || r.Answered != 0 || r.Required != 2 || len(r.Silent) != 2 {
-		t.Errorf("no disk or node answers: got %+v", r)
+		t.Errorf("no disk or node answers: got %+v, want TimedOut with 0 of 2 answers and 2 silent nodes", r)
 	}
 }
 
@@ -484,7 +484,7 @@ func TestStopRetriesRecords(t *testing.T) {
 	a.step(replication.Stop{})
 	a.sync()
 	if n := len(a.disk); n != keys {
-		t.Errorf("%d of %d keys are on disk", n, keys)
+		t.Errorf("%d of %d keys are on disk, want all", n, keys)
 	}
 }
 
@@ -502,7 +502,7 @@ func TestLoad(t *testing.T) {
 	back := newWorld(t, 2, cfg, 0)
 	later := back.start("n1", disk)
 	if later.show("kept") != "7" || later.show("shard-1") != "a b" || later.show("shard-2") != "deleted" {
-		t.Errorf("after the restart: got %s, %s, %s", later.show("kept"), later.show("shard-1"), later.show("shard-2"))
+		t.Errorf("after the restart: got %s, %s, %s, want 7, a b and deleted", later.show("kept"), later.show("shard-1"), later.show("shard-2"))
 	}
 	later.add("kept", local, 1)
 	if later.show("kept") != "8" {
@@ -521,7 +521,7 @@ func TestRequestsWaitForLoading(t *testing.T) {
 	h.m = must(replication.New(cfg))
 	get, add := h.get("kept", local), h.add("kept", local, 1)
 	if busy := h.get("kept", local); h.replies[busy].Outcome != replication.Busy || len(h.replies) != 1 {
-		t.Errorf("while loading: got %v", h.replies)
+		t.Errorf("while loading: got %v, want Busy for one request only", h.replies)
 	}
 	if n := h.m.ReplicaCount(); n != 0 {
 		t.Errorf("%d replicas while loading, want 0", n)
@@ -529,10 +529,10 @@ func TestRequestsWaitForLoading(t *testing.T) {
 	h.step(replication.Load{Key: "kept", Data: stored.disk["kept"]})
 	h.step(replication.Loaded{})
 	if r := h.replies[get]; r.Outcome != replication.Done || show(r.Value) != "7" {
-		t.Errorf("get: %+v", r)
+		t.Errorf("get: %+v, want Done with 7", r)
 	}
 	if len(h.storing) != 1 || h.show("kept") != "8" || h.replies[add].Outcome != 0 {
-		t.Errorf("update: %+v, %d records", h.replies[add], len(h.storing))
+		t.Errorf("update: %+v, %d records, want no reply, one record and the count 8", h.replies[add], len(h.storing))
 	}
 }
 
@@ -543,7 +543,7 @@ func TestDamagedRecords(t *testing.T) {
 		w := durable(t, 0)
 		h := w.start("n1", map[string][]byte{"kept": data})
 		if !h.stopped || len(h.notes) != 1 || h.notes[0].Kind != replication.NoteLoad {
-			t.Errorf("%s: stopped: %t, notes %v", subject, h.stopped, h.notes)
+			t.Errorf("%s: stopped: %t, notes %v, want a stop with one note about the record", subject, h.stopped, h.notes)
 		}
 	}
 }
@@ -587,6 +587,6 @@ func TestBacklog(t *testing.T) {
 
 	fit, unfit := replication.Fit([]replication.Store{store(1, "a", "1"), store(2, strings.Repeat("k", 600), "2"), store(3, "c", "3")})
 	if len(fit) != 2 || len(unfit) != 1 || !slices.Equal(unfit[0].Nrs, []uint64{2}) || !errors.Is(unfit[0].Err, disk.ErrInvalid) {
-		t.Errorf("Fit returned %v, %v", fit, unfit)
+		t.Errorf("Fit returned %v, %v, want 2 records, and ErrInvalid for the other one", fit, unfit)
 	}
 }

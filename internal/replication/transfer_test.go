@@ -37,13 +37,13 @@ func TestNoComparisonWhilePulling(t *testing.T) {
 	w.run(time.Millisecond)
 	for _, l := range w.sent {
 		if l.from == n && l.send.Kind != replication.KindPull {
-			t.Errorf("the node sent %v while it pulls", l.send.Kind)
+			t.Errorf("the node sent %v while it pulls, want only Pulls", l.send.Kind)
 		}
 	}
 	w.cut, w.sent = nil, nil
 	w.run(5 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() {
-		t.Errorf("synced: %v, %d keys", n.m.Synced(), len(n.m.Keys()))
+		t.Errorf("synced: %v, %d keys, want a synced node with the data of a", n.m.Synced(), len(n.m.Keys()))
 	}
 	if n.m.Counters().Compared == 0 {
 		t.Error("the node did not compare its data after the pull")
@@ -74,7 +74,7 @@ func TestNoComparisonWhileJoining(t *testing.T) {
 	w.sendMembers()
 	w.run(5 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() || n.m.Counters().Compared == 0 {
-		t.Errorf("synced: %v, %d keys, %d comparisons", n.m.Synced(), len(n.m.Keys()), n.m.Counters().Compared)
+		t.Errorf("synced: %v, %d keys, %d comparisons, want a synced node with the data of a, and at least one comparison", n.m.Synced(), len(n.m.Keys()), n.m.Counters().Compared)
 	}
 	for _, l := range w.sent {
 		if l.to == n && l.send.Kind == replication.KindGossip {
@@ -141,7 +141,7 @@ func TestPullPausesWhileAwaited(t *testing.T) {
 		t.Errorf("%d requests were sent without a pause", len(got))
 	}
 	if next := n.m.Next(); next != w.now+took {
-		t.Errorf("the pause is %v", next-w.now)
+		t.Errorf("the pause is %v, want the duration of the chunk", next-w.now)
 	}
 	w.now += took
 	if got := n.pullsAfter(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
@@ -196,11 +196,11 @@ func TestChunkSizeWhileAwaited(t *testing.T) {
 	}
 	w.now += time.Hour
 	if size := batch(); size < 48<<10 || size > 64<<10 {
-		t.Errorf("a chunk has %d bytes while no request waits", size)
+		t.Errorf("a chunk has %d bytes while no request waits, want 48 to 64 KiB", size)
 	}
 	a.receive(b, replication.Read{Nr: 2, Key: "k"})
 	if size := batch(); size < 12<<10 || size > 16<<10 {
-		t.Errorf("a chunk has %d bytes while a request waits", size)
+		t.Errorf("a chunk has %d bytes while a request waits, want 12 to 16 KiB", size)
 	}
 }
 
@@ -224,14 +224,14 @@ func TestPullerIsAskedLast(t *testing.T) {
 		return asked
 	}
 	if got := asked(); got[b] == 0 || got[c] == 0 {
-		t.Fatalf("sent %d and %d messages before the Pull", got[b], got[c])
+		t.Fatalf("sent %d and %d messages before the Pull, want some to both nodes", got[b], got[c])
 	}
 	a.receive(c, replication.Pull{Nr: 1, To: 1})
 	if got := asked(); got[b] != 80 || got[c] != 0 {
-		t.Errorf("sent %d messages to the idle node, %d to the pulling node", got[b], got[c])
+		t.Errorf("sent %d messages to the idle node, %d to the pulling node, want 80 and 0", got[b], got[c])
 	}
 	w.now += time.Second
 	if got := asked(); got[b] == 0 || got[c] == 0 {
-		t.Errorf("sent %d and %d messages a second later", got[b], got[c])
+		t.Errorf("sent %d and %d messages a second later, want some to both nodes", got[b], got[c])
 	}
 }

@@ -32,10 +32,10 @@ func TestDropRefusesAbandonedMessages(t *testing.T) {
 	drop := shardcore.Drop{Tokens: []uint64{waiting[1].Token, 99}}
 	out := d.step(drop)
 	if len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.Abandoned || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
-		t.Errorf("after Drop: %+v", out)
+		t.Errorf("after Drop: %+v, want hello refused as abandoned and 1 waiting message", out)
 	}
 	if out = d.step(drop); len(out.Refused) != 0 {
-		t.Errorf("after a second Drop: %+v", out)
+		t.Errorf("after a second Drop: %+v, want no refusal", out)
 	}
 }
 
@@ -47,10 +47,10 @@ func TestSilence(t *testing.T) {
 	d.now = time.Minute
 	d.m.Tick(d.now)
 	if asked := d.m.Candidates(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
-		t.Errorf("Silence() = %v, Candidates() = %v", d.m.Silence(), asked)
+		t.Errorf("Silence() = %v, Candidates() = %v, want 1m and b only", d.m.Silence(), asked)
 	}
 	d.setMembers(identity.Leaving, "a", "b")
 	if asked := d.m.Candidates(); len(asked) != 2 || asked[0] != node("a") {
-		t.Errorf("Candidates() = %v", asked)
+		t.Errorf("Candidates() = %v, want a and b, the oldest first", asked)
 	}
 }

@@ -147,7 +147,7 @@ func TestRecoveryRateIsSharedByShards(t *testing.T) {
 	d.receive(coordinator.Message{Kind: coordinator.RegisterAck})
 	out := d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
 	if len(out.Remember) != 5 {
-		t.Fatalf("%d of 5 shards are loaded", len(out.Remember))
+		t.Fatalf("%d of 5 shards are loaded, want all", len(out.Remember))
 	}
 	started := map[shardcore.Shard]int{}
 	count := func(out shardcore.Effects) (n int) {
@@ -173,7 +173,7 @@ func TestRecoveryRateIsSharedByShards(t *testing.T) {
 			t.Fatalf("only %d of 10 entities start", n)
 		}
 		if n == 6 && len(started) != 5 {
-			t.Errorf("%d of 5 shards had a turn: %v", len(started), started)
+			t.Errorf("%d of 5 shards had a turn: %v, want all", len(started), started)
 		}
 	}
 }

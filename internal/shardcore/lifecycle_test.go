@@ -67,25 +67,25 @@ func TestSuspension(t *testing.T) {
 	d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 	out := d.step(shardcore.Members{Suspended: true})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped || !d.m.Halted() {
-		t.Fatalf("suspended: %+v", out)
+		t.Fatalf("suspended: %+v, want a Kill of the entity, and the end of the coordinator only", out)
 	}
 	run := out.Actions[0].ShardRun
 	d.step(shardcore.Leave{KeepRouting: true})
 	if out = d.setMembers(identity.Up, "a", "b"); out.Restarted || !d.m.Halted() {
-		t.Errorf("resumed while an entity runs: %+v", out)
+		t.Errorf("resumed while an entity runs: %+v, want a halted region", out)
 	}
 	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if !out.Restarted || out.Stopped || out.Load == 0 || d.m.Halted() || d.m.Instance() != 2 || !d.m.Leaving() || !d.m.Drained() {
-		t.Errorf("after the end of the entity: %+v, instance %d, drained: %t", out, d.m.Instance(), d.m.Drained())
+		t.Errorf("after the end of the entity: %+v, instance %d, drained: %t, want a drained instance 2 with a coordinator", out, d.m.Instance(), d.m.Drained())
 	}
 	if out = d.step(shardcore.Undrain{}); d.m.Leaving() || d.m.Instance() != 3 {
-		t.Errorf("Undrain: %+v, instance %d", out, d.m.Instance())
+		t.Errorf("Undrain: %+v, instance %d, want instance 3, not leaving", out, d.m.Instance())
 	}
 	d.step(shardcore.Members{Suspended: true})
 	if out = d.step(shardcore.Leave{}); !out.Stopped || !d.m.Ending() {
-		t.Errorf("Leave while suspended: %+v", out)
+		t.Errorf("Leave while suspended: %+v, want Stopped", out)
 	}
 	if out = d.setMembers(identity.Up, "a", "b"); out.Restarted || !out.Stopped {
-		t.Errorf("resumed after Leave: %+v", out)
+		t.Errorf("resumed after Leave: %+v, want Stopped and no restart", out)
 	}
 }

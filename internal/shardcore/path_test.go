@@ -36,7 +36,7 @@ func TestPathKeepsTheOrder(t *testing.T) {
 		pass := func(m pathMessage) bool {
 			e, to := p.Target(m.from, m.entity)
 			if to == shardcore.ToEntity && e != m.entity || to == shardcore.ToHome && m.from == shardcore.Peers {
-				t.Fatalf("seed %d: Target(%d, %q) = %q, %d", seed, m.from, m.entity, e, to)
+				t.Fatalf("seed %d: Target(%d, %q) = %q, %d, want the entity, and no home for a message of a peer", seed, m.from, m.entity, e, to)
 			}
 			if to != shardcore.NoTarget {
 				arrive(m)
@@ -78,7 +78,7 @@ func TestPathKeepsTheOrder(t *testing.T) {
 		}
 		for key, n := range sent {
 			if arrived[key] != n {
-				t.Errorf("seed %d: %d of %d messages of %s arrived", seed, arrived[key], n, key)
+				t.Errorf("seed %d: %d of %d messages of %s arrived, want all", seed, arrived[key], n, key)
 			}
 		}
 	}

@@ -166,7 +166,7 @@ func (w *world) settled() {
 	for i, l := range w.letters {
 		lost := l.lost || slices.ContainsFunc(l.at, func(h *host) bool { return h.crashed })
 		if l.fate != 1 && (l.fate != 0 || !lost) {
-			w.fail("message %d of %v for %s has %d results", i+1, l.from.node, l.entity, l.fate)
+			w.fail("message %d of %v for %s has %d results, want 1", i+1, l.from.node, l.entity, l.fate)
 		}
 		if l.fate == 0 && !w.crashes {
 			w.fail("message %d is lost", i+1)

@@ -208,11 +208,11 @@ func TestHashingIsStable(t *testing.T) {
 	}
 	for _, r := range v.Regions {
 		if all[r.Node.Name] < 100 {
-			t.Errorf("shards of the regions: %v of 1000", all)
+			t.Errorf("shards of the regions: %v of 1000, want at least 100 for each", all)
 		}
 	}
 	if n, ok := h.Allocate(counts(), allocation.Request{}); ok {
-		t.Errorf("owner on an empty ring: %v", n)
+		t.Errorf("owner on an empty ring: %v, want none", n)
 	}
 }
 
@@ -242,12 +242,12 @@ func TestHashingRebalance(t *testing.T) {
 	v.Members[2].Status = identity.Exiting // not on the ring
 	all := new(allocation.Hashing).Rebalance(v)
 	if len(all) == 0 || !slices.IsSorted(all) {
-		t.Fatalf("Rebalance = %v", all)
+		t.Fatalf("Rebalance = %v, want some shards, sorted", all)
 	}
 	h := new(allocation.Hashing)
 	for s := range allocation.Shard(20) {
 		if owner, _ := h.Allocate(v, allocation.Request{Shard: s}); (owner.Name == "b") != slices.Contains(all, s) {
-			t.Errorf("shard %d of owner %v: Rebalance = %v", s, owner, all)
+			t.Errorf("shard %d of owner %v: Rebalance = %v, want only shards of b", s, owner, all)
 		}
 	}
 	if got := (&allocation.Hashing{Limit: 2}).Rebalance(v); !slices.Equal(got, all[:2]) {
@@ -277,7 +277,7 @@ func TestExternal(t *testing.T) {
 	} {
 		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
 		if ok != (test.want != "") || ok && got.Name != test.want {
-			t.Errorf("%s: Allocate = %v, %t", name, got, ok)
+			t.Errorf("%s: Allocate = %v, %t, want the expected region of this case", name, got, ok)
 		}
 	}
 	for name, test := range map[string]struct {

@@ -106,7 +106,7 @@ func TestGoodTime(t *testing.T) {
 		v := counts(4, 0, 0)
 		test.view(&v)
 		if got := v.GoodTime(); got != test.want {
-			t.Errorf("%s: GoodTime = %t", name, got)
+			t.Errorf("%s: GoodTime = %t, want the opposite", name, got)
 		}
 		// No strategy moves shards if GoodTime is false.
 		for name, moved := range map[string][]allocation.Shard{
@@ -136,7 +136,7 @@ func TestSuitableIsTotal(t *testing.T) {
 				slices.SortFunc(pair, func(a, b allocation.Region) int { return a.Node.Compare(b.Node) })
 				two := allocation.View{Regions: pair, Members: v.Members}
 				if got := names(two.Suitable()); got != order[i].Node.Name+order[k].Node.Name {
-					t.Fatalf("order of all candidates: %s, order of two of them: %s", names(order), got)
+					t.Fatalf("order of all candidates: %s, order of two of them: %s, want the same order", names(order), got)
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func TestAllSeesEarlierHomes(t *testing.T) {
 		got += n.Name
 	}
 	if got != "bbcbc" {
-		t.Errorf("All allocated to %s", got)
+		t.Errorf("All allocated to %s, want bbcbc", got)
 	}
 	if after := sizes(v); after != before {
 		t.Errorf("All changed its view from %s to %s", before, after)

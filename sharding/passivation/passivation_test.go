@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, test.want)
 		}
 		if again, err := got.WithDefaults(); err != nil || !reflect.DeepEqual(again, got) {
-			t.Errorf("%s: WithDefaults of %+v = %+v, %v", name, got, again, err)
+			t.Errorf("%s: WithDefaults of %+v = %+v, %v, want the same settings", name, got, again, err)
 		}
 	}
 }

@@ -91,14 +91,14 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("value %d with fields of a newer version: %+v, %v", i, got, err)
+			t.Errorf("value %d with fields of a newer version: %+v, %v, want the same value", i, got, err)
 		}
 		if got, err := decode(append(slices.Clip(e), 0)); !errors.Is(err, coordinator.ErrMalformed) {
 			t.Errorf("value %d with a trailing byte: %+v, %v, want ErrMalformed", i, got, err)
 		}
 		for n := range e {
 			if got, err := decode(e[:n]); !errors.Is(err, coordinator.ErrMalformed) {
-				t.Errorf("truncated encoding %x: %+v, %v", e[:n], got, err)
+				t.Errorf("truncated encoding %x: %+v, %v, want ErrMalformed", e[:n], got, err)
 			}
 		}
 	}
@@ -110,10 +110,10 @@ func TestMessageEncodingIsStable(t *testing.T) {
 	for _, want := range messages() {
 		b := coordinator.AppendMessage(nil, want)
 		if got, err := coordinator.DecodeMessage(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
 		}
 		if got, err := coordinator.MessageType(b); err != nil || got != want.Type {
-			t.Errorf("MessageType = %q, %v", got, err)
+			t.Errorf("MessageType = %q, %v, want the type of the message", got, err)
 		}
 		encoded = append(encoded, b)
 	}
@@ -126,7 +126,7 @@ func TestEventEncodingIsStable(t *testing.T) {
 	for _, want := range events() {
 		b := coordinator.AppendEvent(nil, want)
 		if got, err := coordinator.DecodeEvent(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
 		}
 		encoded = append(encoded, b)
 	}
@@ -140,7 +140,7 @@ func TestStateEncodingIsStable(t *testing.T) {
 		b := coordinator.AppendState(nil, want)
 		got, err := coordinator.DecodeState(b)
 		if err != nil || !got.Equal(want) || got.Shards() != want.Shards() {
-			t.Errorf("%+v: %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
 		}
 		for s := range shard(400) {
 			if a, ok := got.Home(s); ok != (a != identity.Node{}) {
@@ -181,7 +181,7 @@ func TestEncodingsAreSmall(t *testing.T) {
 		t.Errorf("a state of %d shards takes %d bytes, and may take %d", shards, state, most)
 	}
 	if size > 8*shards+2*45*regions {
-		t.Errorf("the events take %d bytes", size)
+		t.Errorf("the events take %d bytes, want fewer", size)
 	}
 	t.Logf("state: %d bytes, events: %d bytes", state, size)
 }
@@ -240,7 +240,7 @@ func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts al
 	_, err := coordinator.DecodeEvent(b)
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, coordinator.ErrMalformed) || taken > 100_000 {
-		t.Errorf("decoding allocates %d bytes for an event of %d bytes: %v", taken, len(b), err)
+		t.Errorf("decoding allocates %d bytes for an event of %d bytes: %v, want ErrMalformed and at most 100 kB", taken, len(b), err)
 	}
 }
 
@@ -261,7 +261,7 @@ func bounded(t *testing.T, b []byte, decode func() error) {
 	err := decode()
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64*uint64(len(b))+512<<10 {
-		t.Errorf("decoding %d bytes allocates %d bytes", len(b), taken)
+		t.Errorf("decoding %d bytes allocates %d bytes, want fewer", len(b), taken)
 	}
 	if err != nil && !errors.Is(err, coordinator.ErrMalformed) {
 		t.Errorf("%v", err)
@@ -279,7 +279,7 @@ func FuzzDecodeMessage(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeMessage(coordinator.AppendMessage(nil, m)); err != nil || !reflect.DeepEqual(again, m) {
-				t.Errorf("%+v: %+v, %v", m, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v", m, again, err)
 			}
 			return nil
 		})
@@ -297,7 +297,7 @@ func FuzzDecodeEvent(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeEvent(coordinator.AppendEvent(nil, e)); err != nil || !reflect.DeepEqual(again, e) {
-				t.Errorf("%+v: %+v, %v", e, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v", e, again, err)
 			}
 			return nil
 		})
@@ -318,7 +318,7 @@ func FuzzDecodeState(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
-				t.Errorf("%+v: %+v, %v", s, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v", s, again, err)
 			}
 			return nil
 		})

@@ -63,7 +63,7 @@ func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 		}
 	}
 	if want := []string{"b Shards", "c ShardOf"}; !slices.Equal(refused, want) || d.m.Refused() != 2 {
-		t.Errorf("refused: %q, Refused() = %d", refused, d.m.Refused())
+		t.Errorf("refused: %q, Refused() = %d, want b with Shards, c with ShardOf, and 2", refused, d.m.Refused())
 	}
 	d.receive("b", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
 	d.want("request for homes of a refused region", "b register again")

@@ -58,7 +58,7 @@ func active(t *testing.T, cfg coordinator.Config, members string, events ...even
 	d.loaded()
 	d.pass(500 * time.Millisecond)
 	if d.m.Phase() != coordinator.Active {
-		t.Fatalf("the phase is %v", d.m.Phase())
+		t.Fatalf("the phase is %v, want active", d.m.Phase())
 	}
 	for _, r := range d.state.Regions() {
 		d.receive(r.Node.Name, coordinator.Message{Kind: coordinator.Register})

@@ -24,21 +24,21 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	s := apply(t, append(registered("b", "a"), started(3), allocated("a", 5, 1, 9), allocated("b", 2), proxy(coordinator.ProxyRegistered, "p"), deallocated(1), allocated("b", 1))...)
 	if s.Term() != 3 || s.Holder() != node("c") || s.Shards() != 4 || !s.HasProxy(node("p")) || s.HasProxy(node("a")) || len(s.Proxies()) != 1 {
-		t.Errorf("the state is %+v", s)
+		t.Errorf("the state is %+v, want term 3 of c, 4 shards and the proxy p", s)
 	}
 	if regions := s.Regions(); len(regions) != 2 || regions[0].Node != node("a") || !slices.Equal(regions[0].Shards, []shard{5, 9}) || !slices.Equal(regions[1].Shards, []shard{2, 1}) {
-		t.Errorf("the regions are %+v", regions)
+		t.Errorf("the regions are %+v, want a with [5 9] and b with [2 1]", regions)
 	}
 	if n, ok := s.Home(1); !ok || n != node("b") {
-		t.Errorf("after allocation, deallocation and allocation to b, shard 1 is on %v, %t", n, ok)
+		t.Errorf("after allocation, deallocation and allocation to b, shard 1 is on %v, %t, want b", n, ok)
 	}
 	if n, ok := s.Home(99_999); ok {
-		t.Errorf("Home of a shard that was never allocated = %v", n)
+		t.Errorf("Home of a shard that was never allocated = %v, want none", n)
 	}
 	before := coordinator.AppendState(nil, s)
 	after, err := s.Apply(terminated("b"), proxy(coordinator.ProxyTerminated, "p"), allocated("a", 2), deallocated(5))
 	if err != nil || after.Shards() != 2 || len(after.Proxies()) != 0 || len(after.Regions()) != 1 {
-		t.Errorf("after the termination of b: %+v, %v", after, err)
+		t.Errorf("after the termination of b: %+v, %v, want 2 shards, one region and no proxy", after, err)
 	}
 	if _, ok := after.Home(1); ok {
 		t.Error("shard 1 of the terminated region b has a home")
@@ -165,10 +165,10 @@ func TestReplayOfRandomHistories(t *testing.T) {
 		}
 		s := f.State()
 		if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %d: decoding the encoded state failed or changed it: %v", seed, err)
 		}
 		if _, n := f.Repairs(); n == 0 {
-			t.Errorf("seed %d: no repair in %d events", seed, len(strict))
+			t.Errorf("seed %d: no repair in %d events, want at least one", seed, len(strict))
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestRepairsAreLimited(t *testing.T) {
 		f.Replay(deallocated(1))
 	}
 	if repairs, n := f.Repairs(); n != 500 || len(repairs) != 100 {
-		t.Errorf("%d of %d repairs are described", len(repairs), n)
+		t.Errorf("%d of %d repairs are described, want 100 of 500", len(repairs), n)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.ack(round, "c")
 	d.want("late acknowledgement", "")
 	if len(d.m.Moving()) > 0 || d.noted(coordinator.HandOffFailed) != 1 || d.notes[len(d.notes)-2].Node != node("c") {
-		t.Errorf("after the timeout: Moving() = %v, notes %+v", d.m.Moving(), d.notes[len(d.notes)-2:])
+		t.Errorf("after the timeout: Moving() = %v, notes %+v, want no moving shard and one HandOffFailed with c", d.m.Moving(), d.notes[len(d.notes)-2:])
 	}
 
 	d, round = moving(t, coordinator.Config{})

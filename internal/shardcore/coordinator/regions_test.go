@@ -157,7 +157,7 @@ func TestHomesAreSentInBatches(t *testing.T) {
 	// The first number belongs to the register ack. Each shard of a batch is one word, and the
 	// first word also contains the region.
 	if sizes != "1 500 500 500 500 500 500 500 500 500 500 " && sizes != "0 500 500 500 500 500 500 500 500 500 500 " {
-		t.Errorf("the batches have %s shards", sizes)
+		t.Errorf("the batches have %s shards, want ten batches of 500", sizes)
 	}
 }
 

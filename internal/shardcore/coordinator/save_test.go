@@ -107,14 +107,14 @@ func TestFailedSave(t *testing.T) {
 	d.state = apply(t, append(registered("a", "b"), started(2))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("after a load with a higher term: stopped = %v", d.stopped)
+		t.Errorf("after a load with a higher term: stopped = %v, want superseded", d.stopped)
 	}
 	d = begin() // another coordinator has stored the same term
 	d.fail()
 	d.state = apply(t, append(registered("a", "b"), started(1))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("after a load with the term of another node: stopped = %v", d.stopped)
+		t.Errorf("after a load with the term of another node: stopped = %v, want superseded", d.stopped)
 	}
 	d = begin() // the stored state contradicts the change
 	d.fail()
@@ -122,19 +122,19 @@ func TestFailedSave(t *testing.T) {
 	d.state = apply(t, append(registered("a"), event{Kind: coordinator.Started, Term: 1, Node: node("a")})...)
 	d.loaded()
 	if d.stopped != coordinator.Diverged {
-		t.Errorf("after a load with a contradicting state: stopped = %v", d.stopped)
+		t.Errorf("after a load with a contradicting state: stopped = %v, want diverged", d.stopped)
 	}
 	d = begin() // the store has lost a change: the coordinator saves it again
 	d.fail()
 	d.state, d.rev = apply(t, registered("a")...), 1
 	d.loaded()
 	if d.stopped != 0 || d.save.Rev != 3 {
-		t.Errorf("after a load that lacks an acknowledged change: stopped = %v", d.stopped)
+		t.Errorf("after a load that lacks an acknowledged change: stopped = %v, want a running coordinator that saves after event 3", d.stopped)
 	}
 	d = begin()
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("after a fenced save: stopped = %v", d.stopped)
+		t.Errorf("after a fenced save: stopped = %v, want superseded", d.stopped)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestManyShardsTakeFewSaves(t *testing.T) {
 		}
 	}
 	if size > 8*n+len(d.changes)*3*40 {
-		t.Errorf("the events take %d bytes", size)
+		t.Errorf("the events take %d bytes, want fewer", size)
 	}
 }
 

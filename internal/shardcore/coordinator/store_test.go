@@ -188,7 +188,7 @@ func TestLoadIsRetried(t *testing.T) {
 		d.step(coordinator.Loaded{ID: load}) // late
 		d.pass(second)
 		if d.load == load || d.m.Phase() != coordinator.Loading {
-			t.Fatalf("after a failed load: phase %v, load %d", d.m.Phase(), d.load)
+			t.Fatalf("after a failed load: phase %v, load %d, want loading with another ID", d.m.Phase(), d.load)
 		}
 	}
 	d.loaded()
@@ -235,7 +235,7 @@ func TestClaimIsRepeatedWithDelay(t *testing.T) {
 	d.stored("repeated claims", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("after a fenced claim: stopped = %v", d.stopped)
+		t.Errorf("after a fenced claim: stopped = %v, want superseded", d.stopped)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 		d := active(t, coordinator.Config{}, "a b", registered("b")...)
 		d.receive("b", test.message)
 		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
-			t.Errorf("%s: phase %v, stopped = %v", name, d.m.Phase(), d.stopped)
+			t.Errorf("%s: phase %v, stopped = %v, want an end only for a higher term", name, d.m.Phase(), d.stopped)
 		}
 		if !test.ends {
 			continue

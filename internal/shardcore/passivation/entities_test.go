@@ -125,7 +125,7 @@ func TestIdle(t *testing.T) {
 	e.Touch(30*second, "a")
 	e.Remove("b")
 	if e.Next() != 60*second || e.Limit() != -1 {
-		t.Errorf("Next() = %v, Limit() = %d", e.Next(), e.Limit())
+		t.Errorf("Next() = %v, Limit() = %d, want 1m and -1", e.Next(), e.Limit())
 	}
 	for _, step := range []struct {
 		at, next time.Duration
@@ -143,7 +143,7 @@ func TestIdle(t *testing.T) {
 		}
 	}
 	if e.Touch(600*second, "d"); e.Next() != 660*second || e.Len() != 1 {
-		t.Errorf("Next() = %v with %d active entities", e.Next(), e.Len())
+		t.Errorf("Next() = %v with %d active entities, want 11m and 1", e.Next(), e.Len())
 	}
 }
 
@@ -178,7 +178,7 @@ func TestNothingIsTracked(t *testing.T) {
 			e.Remove("a")
 		}
 		if e.Len() != 0 || e.Next() != core.Never || len(e.Tick(math.MaxInt64)) > 0 || len(e.SetLimit(0)) > 0 || e.Limit() != -1 {
-			t.Errorf("%+v: entities are tracked", s)
+			t.Errorf("%+v: entities are tracked, want none", s)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestTouchAllocatesNothing(t *testing.T) { //nolint:paralleltest // it count
 			e.Touch(1, id)
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations for %d messages to active entities", n, len(ids))
+		t.Errorf("%v allocations for %d messages to active entities, want none", n, len(ids))
 	}
 }
 

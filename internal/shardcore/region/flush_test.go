@@ -44,19 +44,19 @@ func TestFlushBetweenTwoRelays(t *testing.T) {
 	arrive(m, "c", forward(1, 0)) // relayed to b
 	out := arrive(m, "b", flush(1))
 	if got := out.Frames[0].Frame; got.Kind != region.Flushed || len(got.Shards) != 0 {
-		t.Errorf("a flush of relayed messages: %+v", got)
+		t.Errorf("a flush of relayed messages: %+v, want Flushed without shards", got)
 	}
 	out = arrive(m, "b", flush(0))
 	if got := out.Frames[len(out.Frames)-1].Frame; got.Kind != region.Flushed || !slices.Equal(got.Shards, []region.Shard{1}) {
-		t.Errorf("a flush of messages that may have been relayed: %+v", got)
+		t.Errorf("a flush of messages that may have been relayed: %+v, want Flushed with shard 1", got)
 	}
 	if got := out.Frames[0].Frame; got.Kind != region.Flush || got.Hop != 1 {
-		t.Errorf("the relayed messages are not flushed: %+v", out)
+		t.Errorf("a flush of messages that may have been relayed sends %+v, want a Flush of hop 1 first", out)
 	}
 	arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID})
 	out = arrive(m, "b", flush(0))
 	if got := out.Frames[0].Frame; len(got.Shards) != 0 {
-		t.Errorf("after all messages have arrived: %+v", got)
+		t.Errorf("after all messages have arrived: %+v, want Flushed without shards", got)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestFlushIsHeldByWaitingMessages(t *testing.T) {
 		for other := range 2 {
 			held := arrive(m, "b", flush(other)).Frames[0].Frame.Shards
 			if (len(held) > 0) != (other <= hop) {
-				t.Errorf("a flush of hop %d, a message of hop %d waits: held %v", other, hop, held)
+				t.Errorf("a flush of hop %d, a message of hop %d waits: held %v, want shards only for a message of the same or a higher hop", other, hop, held)
 			}
 		}
 		if held := arrive(m, "c", flush(hop)).Frames[0].Frame.Shards; len(held) > 0 {
@@ -88,11 +88,11 @@ func TestRelayedMessageIsRefused(t *testing.T) {
 	arrive(m, "b", forward(2, 1))
 	out := receive(m, homes(5, 2, "c"))
 	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 2, Reason: shard.NotHome}) {
-		t.Errorf("when the home becomes known: %+v", out)
+		t.Errorf("when the home becomes known: %+v, want message 2 refused with NotHome", out)
 	}
 	out = arrive(m, "b", forward(3, 1))
 	if len(out.Refused) != 1 || out.Refused[0].Token != 3 {
-		t.Errorf("with a known home: %+v", out)
+		t.Errorf("with a known home: %+v, want message 3 refused", out)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestMessagesRelayedByRemovedRegions(t *testing.T) {
 	arrive(m, "b", forward(2, 0))
 	out := setMembers(m, "c", "a")
 	if len(out.Refused) != 1 || out.Refused[0].Token != 1 || m.Buffered() != 1 {
-		t.Errorf("%+v", out)
+		t.Errorf("after the removal of the relaying region: %+v, want message 1 refused and one waiting message", out)
 	}
 }
 
@@ -116,10 +116,10 @@ func TestFlushedOfAnotherInstanceIsIgnored(t *testing.T) {
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	id := receive(m, shardMessage(coordinator.BeginHandOff, 2)).Frames[0].Frame.ID
 	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 1, ID: id}); hasMessage(out, coordinator.BeginHandOffAck) {
-		t.Errorf("Flushed of another instance: %+v", out)
+		t.Errorf("Flushed of another instance: %+v, want no BeginHandOffAck", out)
 	}
 	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: id}); !hasMessage(out, coordinator.BeginHandOffAck) {
-		t.Errorf("%+v", out)
+		t.Errorf("Flushed of this instance: %+v, want BeginHandOffAck", out)
 	}
 }
 
@@ -133,12 +133,12 @@ func TestQueuesDoNotWaitForEachOther(t *testing.T) {
 	m.Step(0, region.Send{Shard: 1, Token: 2})
 	out := receive(m, shardMessage(coordinator.Host, 3))
 	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start {
-		t.Fatalf("Host: %+v", out)
+		t.Fatalf("Host: %+v, want one start", out)
 	}
 	if out = arrive(m, "b", forward(3, 0)); len(out.Actions) != 1 || out.Actions[0].Token != 3 {
-		t.Errorf("a message of another region: %+v", out)
+		t.Errorf("a message of another region: %+v, want message 3 passed to the shard", out)
 	}
 	if m.Buffered() != 1 {
-		t.Errorf("%d messages wait", m.Buffered())
+		t.Errorf("%d messages wait, want 1", m.Buffered())
 	}
 }

@@ -56,7 +56,7 @@ func TestGoldenPackets(t *testing.T) {
 		}
 		for n := range b {
 			if got, err := region.DecodePacket(b[:n]); !errors.Is(err, region.ErrMalformed) {
-				t.Fatalf("the truncated packet %x: %+v, %v", b[:n], got, err)
+				t.Fatalf("the truncated packet %x: %+v, %v, want ErrMalformed", b[:n], got, err)
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func FuzzDecodePacket(f *testing.F) {
 		p, err := region.DecodePacket(b)
 		runtime.ReadMemStats(&after)
 		if taken := after.TotalAlloc - before.TotalAlloc; taken > 16*uint64(len(b))+64<<10 {
-			t.Errorf("decoding %d bytes allocates %d", len(b), taken)
+			t.Errorf("decoding %d bytes allocates %d, want less", len(b), taken)
 		}
 		if !bytes.Equal(b, given) {
 			t.Error("DecodePacket has modified its input")
@@ -105,7 +105,7 @@ func FuzzDecodePacket(f *testing.F) {
 			return
 		}
 		if again, err := region.DecodePacket(region.AppendPacket(nil, p)); err != nil || !reflect.DeepEqual(again, p) {
-			t.Errorf("%+v: %+v, %v", p, again, err)
+			t.Errorf("%+v: %+v, %v, want the same packet", p, again, err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 	arrive(m, "b", region.Frame{Kind: region.Forward, Shard: 4, Token: 4})
 	arrive(m, "b", region.Frame{Kind: region.Forward, Shard: 4, Token: 5, Hop: 1})
 	if waiting := slices.Collect(m.Tokens()); !slices.Equal(waiting, []uint64{1, 2, 3, 5, 4}) {
-		t.Fatalf("Tokens() = %v", waiting)
+		t.Fatalf("Tokens() = %v, want [1 2 3 5 4]", waiting)
 	}
 	for token := range m.Tokens() { // a range that ends early
 		if token == 2 {
@@ -50,19 +50,19 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 	}
 	out := m.Step(0, region.Drop{Tokens: []uint64{2, 4, 99}})
 	if !slices.Equal(refused(out, shard.Abandoned), []uint64{2, 4}) || len(out.Refused) != 2 || m.Buffered() != 3 {
-		t.Fatalf("Drop: %+v, %d messages wait", out, m.Buffered())
+		t.Fatalf("Drop: %+v, %d messages wait, want 2 and 4 refused as abandoned and 3 waiting messages", out, m.Buffered())
 	}
 	m.Step(0, region.Leave{})
 	out = receive(m, homes(5, 1, "b"))
 	if len(out.Frames) != 2 || out.Frames[0].Frame.Token != 1 || out.Frames[1].Frame.Token != 3 || out.Stopped {
-		t.Fatalf("the remaining messages: %+v", out)
+		t.Fatalf("the remaining messages: %+v, want messages 1 and 3 sent to their homes", out)
 	}
 	out = m.Step(0, region.Drop{Tokens: []uint64{5}})
 	if !slices.Equal(kinds(out, "b"), []region.FrameKind{region.Flush}) || out.Stopped {
-		t.Fatalf("when no message waits: %+v", out)
+		t.Fatalf("when no message waits: %+v, want one Flush to b", out)
 	}
 	if out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
-		t.Errorf("after the flush: %+v", out)
+		t.Errorf("after the flush: %+v, want a stop with RegionStopped", out)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestLeaveWithoutCoordinator(t *testing.T) {
 				t.Errorf("refused after %v, want %v", now, left+patience)
 			}
 			if got := refused(out, shard.Stopped); !slices.Equal(got, []uint64{1}) || !out.Stopped {
-				t.Errorf("Leave: %+v", out)
+				t.Errorf("Leave: %+v, want message 1 refused and a stop", out)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestLeaveWithCoordinator(t *testing.T) {
 	m.Step(0, region.Send{Shard: 2, Token: 3})
 	out := m.Step(0, region.Leave{})
 	if !hasMessage(out, coordinator.Register) || m.Buffered() != 2 || !m.Registered() {
-		t.Fatalf("Leave does not verify the registration: %+v", out)
+		t.Fatalf("Leave: %+v, want a Register that verifies the registration and 2 waiting messages", out)
 	}
 	now, asked := time.Duration(0), 0
 	for now < time.Minute {
@@ -132,7 +132,7 @@ func TestLeaveWithCoordinator(t *testing.T) {
 		}
 		now = m.Next()
 		if out = m.Tick(now); len(out.Refused) > 0 {
-			t.Fatalf("refused after %v: %+v", now, out)
+			t.Fatalf("refused after %v: %+v, want no refusal", now, out)
 		}
 	}
 	if asked < 25 || asked > 35 {
@@ -146,7 +146,7 @@ func TestLeaveWithCoordinator(t *testing.T) {
 		t.Errorf("without replies: %+v, %d messages wait", out.Refused, m.Buffered())
 	}
 	if out = m.Step(now, region.Send{Shard: 2, Token: 4}); !slices.Equal(refused(out, shard.Stopped), []uint64{4}) {
-		t.Errorf("a later message: %+v", out)
+		t.Errorf("a later message: %+v, want message 4 refused", out)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLeaveOfRejectedRegion(t *testing.T) {
 	receive(m, coordinator.Message{Kind: coordinator.Refused, Term: 6, Round: 1, Settings: coordinator.Settings{Shards: 200}})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	if out := m.Step(0, region.Leave{}); !slices.Equal(refused(out, shard.Stopped), []uint64{1}) || !out.Stopped {
-		t.Errorf("Leave: %+v", out)
+		t.Errorf("Leave: %+v, want message 1 refused and a stop", out)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestLeaveWithoutLimit(t *testing.T) {
 	m.Step(0, region.Leave{})
 	for now := time.Duration(0); now < time.Hour; now = m.Next() {
 		if out := m.Tick(now); len(out.Refused) > 0 || out.Stopped {
-			t.Fatalf("after %v: %+v", now, out)
+			t.Fatalf("after %v: %+v, want no refusal and no stop", now, out)
 		}
 	}
 }
@@ -182,11 +182,11 @@ func TestDrainedRegionWaits(t *testing.T) {
 	m.Step(0, region.Leave{KeepRouting: true})
 	for now := time.Duration(0); now < time.Minute; now = m.Next() {
 		if out := m.Tick(now); len(out.Refused) > 0 {
-			t.Fatalf("after %v: %+v", now, out)
+			t.Fatalf("after %v: %+v, want no refusal", now, out)
 		}
 	}
 	if out := m.Step(time.Minute, region.Leave{}); !slices.Equal(refused(out, shard.Stopped), []uint64{1}) || !out.Stopped {
-		t.Errorf("Leave after a long silence: %+v", out)
+		t.Errorf("Leave after a long silence: %+v, want message 1 refused and a stop", out)
 	}
 }
 

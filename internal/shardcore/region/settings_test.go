@@ -21,17 +21,17 @@ func TestRejectedRegion(t *testing.T) {
 	out := receive(m, refused)
 	by, why := m.Refused()
 	if m.Registered() || by != node("c") || why == nil || *why != theirs || !hasMessage(out, coordinator.Register) {
-		t.Fatalf("Refused: %+v, by %v, settings %v", out, by, why)
+		t.Fatalf("Refused: %+v, by %v, settings %v, want the settings of c and another Register", out, by, why)
 	}
 	if out = receive(m, refused); len(out.Messages) != 0 {
-		t.Errorf("a second Refused: %+v", out)
+		t.Errorf("a second Refused: %+v, want no message", out)
 	}
 	out = m.Tick(time.Minute)
 	if !hasMessage(out, coordinator.Register) || out.Messages[0].Message.Settings != ours {
-		t.Errorf("after a minute: %+v", out)
+		t.Errorf("after a minute: %+v, want Register with the settings of this region", out)
 	}
 	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})
 	if _, why = m.Refused(); !m.Registered() || why != nil {
-		t.Errorf("after RegisterAck: %v", why)
+		t.Errorf("after RegisterAck: %v, want no rejection", why)
 	}
 }

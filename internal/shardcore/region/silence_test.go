@@ -54,7 +54,7 @@ func TestSilentCoordinatorIsVerified(t *testing.T) {
 	for now := time.Duration(0); now < time.Minute; now = m.Next() {
 		out := m.Tick(now)
 		if silence := m.Silence(); hasMessage(out, coordinator.Register) != (silence >= 3*retry) || silence > 4*retry {
-			t.Fatalf("at %v, after a silence of %v: %+v", now, silence, out)
+			t.Fatalf("at %v, after a silence of %v: %+v, want Register between 3 and 4 RetryIntervals", now, silence, out)
 		}
 		if hasMessage(out, coordinator.Register) {
 			asked++

@@ -141,7 +141,7 @@ func TestLoadedClaimOfOthersIsNotHeld(t *testing.T) {
 	refused(b, 1)
 	b.halfDone = true
 	if _, err := b.claim(2); !errors.Is(err, errNoReply) {
-		t.Fatalf("claim of the next term: %v", err)
+		t.Fatalf("claim of the next term: %v, want errNoReply", err)
 	}
 	refused(a, 1)
 	refused(a, 2)

@@ -21,7 +21,7 @@ func TestEntitiesStartOnDemand(t *testing.T) {
 	d.step(to("a", 2), "a1:2")
 	d.step(to("b", 3), "+b2, b2:3")
 	if got := d.m.Running(); !slices.Equal(got, []string{"a", "b"}) || d.m.Len() != 2 {
-		t.Errorf("Running() = %v, Len() = %d", got, d.m.Len())
+		t.Errorf("Running() = %v, Len() = %d, want [a b] and 2", got, d.m.Len())
 	}
 	d.step(ended("a", 2), "") // another incarnation
 	d.step(ended("a", 1), "")
@@ -40,13 +40,13 @@ func TestPassivationLosesNothing(t *testing.T) {
 	d.step(to("a", 2), "")
 	d.step(to("a", 3), "")
 	if d.m.Buffered() != 2 {
-		t.Errorf("%d messages wait", d.m.Buffered())
+		t.Errorf("%d messages wait, want 2", d.m.Buffered())
 	}
 	d.step(ended("a", 1), "+a2, a2:2, a2:3")
 	d.step(passivate("a", 2), "-a2")
 	d.step(ended("a", 2), "")
 	if d.m.Len() != 0 || d.m.Buffered() != 0 {
-		t.Errorf("Len() = %d, %d messages wait", d.m.Len(), d.m.Buffered())
+		t.Errorf("Len() = %d, %d messages wait, want 0 and 0", d.m.Len(), d.m.Buffered())
 	}
 }
 
@@ -173,7 +173,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		"UpdateTimeout":  {UpdateTimeout: -1},
 	} {
 		if _, err := shard.New(cfg); !errors.Is(err, shard.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
-			t.Errorf("%s: %v", field, err)
+			t.Errorf("%s: %v, want ErrInvalid with the field", field, err)
 		}
 	}
 	_, err := shard.New(shard.Config{Passivation: passivation.Settings{Limit: -1}})

@@ -38,11 +38,11 @@ func TestPassivationIsStored(t *testing.T) {
 	d.step(to("a", 1), "")
 	d.step(shard.Updated{ID: 1}, "store2 +[a] -[b]") // a message has arrived for it
 	if d.m.Len() != 2 {
-		t.Errorf("Len() = %d", d.m.Len())
+		t.Errorf("Len() = %d, want 2", d.m.Len())
 	}
 	d.step(shard.Updated{ID: 2}, "+a3, a3:1")
 	if d.m.Len() != 1 {
-		t.Errorf("Len() = %d", d.m.Len())
+		t.Errorf("Len() = %d, want 1", d.m.Len())
 	}
 }
 

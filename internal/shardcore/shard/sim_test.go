@@ -222,7 +222,7 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 	}
 	for token := uint64(1); token <= w.sent; token++ {
 		if w.fate[token] != 1 {
-			w.fail("message %d has %d results", token, w.fate[token])
+			w.fail("message %d has %d results, want 1", token, w.fate[token])
 		}
 	}
 	return fmt.Sprint(w.now, w.last, w.stored), len(w.last)

@@ -165,7 +165,7 @@ func TestFreezeAndStall(t *testing.T) {
 	b.wantNoFrame()
 	split.Heal()
 	if x, y := a.next(), b.next(); x != "b:late" || y != "a.example:1:late" {
-		t.Errorf("received %q and %q", x, y)
+		t.Errorf("received %q and %q, want the late frames of both nodes", x, y)
 	}
 	split.Stall(natstest.AToB)
 	a.send(b, "later")
@@ -173,7 +173,7 @@ func TestFreezeAndStall(t *testing.T) {
 	b.wantNoFrame()
 	split.Heal()
 	if got := b.next(); got != "a.example:1:later" {
-		t.Errorf("received %q", got)
+		t.Errorf("received %q, want the later frame", got)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestFindErrorContainsPackage(t *testing.T) {
 	for _, first := range []string{"", old, t.TempDir()} {
 		_, err := pgserver.Find(t.Context(), first, []string{filepath.Join(t.TempDir(), "*")})
 		if !errors.Is(err, pgserver.ErrNoBinaries) || !strings.Contains(err.Error(), "apt-get install postgresql") {
-			t.Errorf("path %q: %v", first, err)
+			t.Errorf("path %q: %v, want ErrNoBinaries with the name of the package", first, err)
 		}
 		if first == old && !strings.Contains(err.Error(), "version 12") {
 			t.Errorf("%v: the error does not contain the unsupported version", err)

@@ -148,7 +148,7 @@ func TestPortRequiresPassword(t *testing.T) {
 	}
 	right := "postgres://postgres:" + cfg.Password + "@" + server.Addr() + "/postgres"
 	if user := ask[string](t, connect(t, right), "SELECT current_user"); user != pgserver.User {
-		t.Errorf("connected as %q", user)
+		t.Errorf("connected as %q, want the superuser", user)
 	}
 	_, err = pgx.Connect(t.Context(), "postgres://postgres:guess@"+server.Addr()+"/postgres")
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "28P01" {
@@ -240,7 +240,7 @@ func TestMaxFileSize(t *testing.T) {
 	do(t, conn, "CREATE TABLE large (b text); ALTER TABLE large ALTER b SET STORAGE PLAIN")
 	_, err := conn.Exec(t.Context(), "INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
 	if err == nil || !strings.Contains(err.Error(), "could not") {
-		t.Errorf("a write above the limit: %v", err)
+		t.Errorf("a write above the limit: %v, want an error of the server", err)
 	}
 	do(t, conn, "INSERT INTO large VALUES ('small')")
 	server.SetMaxFileSize(0)

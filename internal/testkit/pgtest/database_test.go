@@ -76,12 +76,12 @@ func TestViaAndWith(t *testing.T) {
 	connect(t, pgtest.Via(t, dsn, server.Addr()))
 	named := connect(t, pgtest.With(t, dsn, map[string]string{"application_name": "a b"}))
 	if name := named.Config().RuntimeParams["application_name"]; name != "a b" {
-		t.Errorf("application_name is %q", name)
+		t.Errorf("application_name is %q, want \"a b\"", name)
 	}
 	through := tcpproxy.Start(t, pgtest.Upstream(t, dsn))
 	connect(t, pgtest.Via(t, dsn, through.Addr()))
 	if up := pgtest.Upstream(t, pgtest.Via(t, dsn, server.Addr())); up != server.Addr() {
-		t.Errorf("upstream is %s", up)
+		t.Errorf("upstream is %s, want the address of the server", up)
 	}
 }
 
