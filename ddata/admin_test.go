@@ -128,7 +128,7 @@ func TestAdminPages(t *testing.T) {
 		w.converged(rs...)
 		admin := w.operator()
 		if got := w.collect(admin, ddata.At{Node: "b"}, "key-", false); !slices.Equal(got, want) {
-			w.Errorf("got %d keys with the last %q, want 1,000 sorted keys", len(got), got[len(got)-1])
+			w.Errorf("got %d keys with the last %q, want 2,500 keys up to key-2499", len(got), got[len(got)-1])
 		}
 		if got := w.collect(admin, ddata.At{}, "", false); len(got) != len(want)+101 || !slices.IsSorted(got) {
 			w.Errorf("got %d keys, want the keys of all prefixes, sorted", len(got))

@@ -29,7 +29,7 @@ func (w *world) quick(r *ddata.Replicator) bool {
 
 // With PreferOldest, requests go to the oldest nodes. Otherwise requests go to reachable nodes
 // before unreachable ones.
-func TestAskedNodes(t *testing.T) {
+func TestRequestOrder(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{PreferOldest: true}, "a", "b", "c")

@@ -43,7 +43,7 @@ func TestRegisterIsLinearizable(t *testing.T) {
 	for seed := range seeds {
 		in(t, func(w *world) {
 			h := w.useRegister(rand.New(rand.NewPCG(seed, 7)), ddata.ReadMajority().RepairPeers())
-			failed += h.judge(w.T, seed)
+			failed += h.check(w.T, seed)
 		})
 	}
 	if failed == 0 {
@@ -102,9 +102,9 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	return h
 }
 
-// judge checks the history of a register whose initial value is 0. It returns the number of failed
+// check checks the history of a register whose initial value is 0. It returns the number of failed
 // writes.
-func (h *history) judge(t *testing.T, seed uint64) (failed int) {
+func (h *history) check(t *testing.T, seed uint64) (failed int) {
 	t.Helper()
 	model := porcupine.Model{
 		Init: func() any { return 0 },

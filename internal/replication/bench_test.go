@@ -143,7 +143,7 @@ func BenchmarkJoin(b *testing.B) {
 		if n.m.Root() != w.hosts[0].m.Root() {
 			b.Fatal("the root of the new node differs")
 		}
-		n.dead = true
+		n.ended = true
 		w.set(n.self, identity.Removed)
 		w.sendMembers()
 		w.hosts = w.hosts[:3]

@@ -57,7 +57,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 func (c *chaos) up() []*host {
 	var up []*host
 	for _, m := range c.members {
-		if h := c.host(m.Node); m.Status == identity.Up && !h.dead && !h.stopped {
+		if h := c.host(m.Node); m.Status == identity.Up && !h.ended && !h.stopped {
 			up = append(up, h)
 		}
 	}
@@ -216,13 +216,13 @@ func (c *chaos) disturb() {
 			c.set(h.self, identity.Removed)
 			c.gone(h.self)
 			c.sendMembersDelayed()
-			h.dead = true
+			h.ended = true
 		}
 	case 5:
 		if h := up[c.rnd.IntN(len(up))]; quiet && len(up) > 3 && h != c.hosts[0] {
 			c.hit["crash"]++
 			h.sync()
-			h.dead = true
+			h.ended = true
 			c.sendMembersDelayed()
 			c.run(time.Duration(c.rnd.IntN(int(5 * time.Second))))
 			c.set(h.self, identity.Removed)

@@ -523,7 +523,7 @@ func TestDurablePrunedLater(t *testing.T) {
 	for _, key := range []string{"d", "other"} {
 		w.wait(gone, gone.add(key, replication.Level{Kind: replication.All}, 1))
 	}
-	gone.dead = true
+	gone.ended = true
 	w.set(gone.self, identity.Removed)
 	w.sendMembers()
 	has := func(key string) bool {

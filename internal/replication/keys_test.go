@@ -153,7 +153,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 }
 
 // If two nodes refuse a request, the request is sent to two other nodes at once.
-func TestOthersAskedAfterRefusal(t *testing.T) {
+func TestRefusedRequestGoesToOthers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour}, 5)
@@ -182,7 +182,7 @@ func TestMarkerExpiry(t *testing.T) {
 	w.wait(c, c.add("kept", all, 1))
 	w.wait(c, c.add("other", all, 1))
 	w.wait(c, c.put("set", all, "x"))
-	c.dead = true
+	c.ended = true
 	w.set(c.self, identity.Removed)
 	w.sendMembers()
 	w.run(2 * time.Minute)

@@ -252,14 +252,14 @@ func TestMessagesOfNonMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Roles: []string{"data"}}, 0)
 	h := w.start("n1", nil)
-	stranger, downed, other := node("stranger", 7), node("z", 8), node("y", 9)
+	nonMember, downed, other := node("stranger", 7), node("z", 8), node("y", 9)
 	roles := []string{"data"}
 	h.step(replication.Members{All: []identity.Member{
 		{Node: h.self, Status: identity.Up, Roles: roles}, {Node: other, Status: identity.Up}, {Node: downed, Status: identity.Down, Roles: roles},
 	}})
 	v := must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable()))
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
-	for _, from := range []identity.Node{stranger, downed, other} {
+	for _, from := range []identity.Node{nonMember, downed, other} {
 		if e := h.m.Step(0, batch(received{From: from, Data: data})); len(e.Send)+len(e.Values) != 0 {
 			t.Errorf("a message of %v had effects: %+v", from, e)
 		}

@@ -23,7 +23,7 @@ func pruningWorld(t *testing.T, n int) *world {
 
 // leave removes a node.
 func (w *world) leave(h *host) {
-	h.dead = true
+	h.ended = true
 	w.set(h.self, identity.Removed)
 	w.sendMembers()
 }
@@ -68,9 +68,9 @@ func TestPrune(t *testing.T) {
 func TestPruneWaitsWhileUnreachable(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
-	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
+	a, unreachable, gone := w.hosts[0], w.hosts[2], w.hosts[3]
 	w.wait(gone, gone.add("visits", all, 10))
-	w.cut = func(x, y *host) bool { return x == away || y == away }
+	w.cut = func(x, y *host) bool { return x == unreachable || y == unreachable }
 	w.leave(gone)
 	w.run(5 * time.Minute)
 	if !holdsHistory(a, "visits", gone) || a.m.Counters().Initiated != 0 {
@@ -83,8 +83,8 @@ func TestPruneWaitsWhileUnreachable(t *testing.T) {
 		t.Error("the time of unreachability counted for PruneAfter")
 	}
 	w.run(time.Minute)
-	if holdsHistory(away, "visits", gone) || away.show("visits") != "10" {
-		t.Errorf("afterwards, the node has %s, want 10", away.show("visits"))
+	if holdsHistory(unreachable, "visits", gone) || unreachable.show("visits") != "10" {
+		t.Errorf("after the partition, the node has %s, want 10", unreachable.show("visits"))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 	w.sendMembers()
 	w.run(time.Minute)
 	if got := lagging.show("visits"); got != "31" {
-		t.Errorf("finally, the node has %s, want 31", got)
+		t.Errorf("after the next gossip, the node has %s, want 31", got)
 	}
 }
 
@@ -141,11 +141,11 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 func TestPruneBeginsWhenAllReachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{PruneInterval: time.Minute, PruneAfter: 10 * time.Second}, 4)
-	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
+	a, unreachable, gone := w.hosts[0], w.hosts[2], w.hosts[3]
 	w.wait(gone, gone.add("visits", all, 10))
 	w.leave(gone)
 	w.run(40 * time.Second)
-	w.cut = func(x, y *host) bool { return x == away || y == away }
+	w.cut = func(x, y *host) bool { return x == unreachable || y == unreachable }
 	w.sendMembers()
 	w.run(time.Minute)
 	if a.m.Counters().Initiated != 0 {
@@ -426,7 +426,7 @@ func TestPrunePausesWhileUnreachable(t *testing.T) {
 		_, first = a.tick()
 	}
 	c := w.start("n3", nil)
-	c.dead = true
+	c.ended = true
 	w.set(c.self, identity.Up)
 	w.sendMembers()
 	for end := w.now + 2*time.Minute; w.now < end; {

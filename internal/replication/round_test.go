@@ -33,14 +33,14 @@ func TestSecondWave(t *testing.T) {
 	w.wait(a, a.add("x", all, 1))
 	w.run(2 * time.Second)
 	w.keep = true
-	deaf := map[*host]bool{}
-	w.cut = func(_, to *host) bool { return deaf[to] }
+	silent := map[*host]bool{}
+	w.cut = func(_, to *host) bool { return silent[to] }
 	for subject, f := range map[replication.Kind]func() uint64{
 		replication.KindRead:  func() uint64 { return a.get("x", majority) },
 		replication.KindDelta: func() uint64 { return a.add("x", majority, 1) },
 	} {
 		w.sent = nil
-		clear(deaf)
+		clear(silent)
 		begun := w.now
 		id := f()
 		first := w.receivers(subject)
@@ -48,7 +48,7 @@ func TestSecondWave(t *testing.T) {
 			t.Errorf("%v: the request was first sent to %d nodes, want 12", subject, len(first))
 		}
 		for _, h := range first[:8] {
-			deaf[h] = true
+			silent[h] = true
 		}
 		r := w.wait(a, id)
 		if r.Outcome != replication.Done || r.Answered < 13 {
@@ -69,12 +69,12 @@ func TestSecondWave(t *testing.T) {
 
 // A request is sent to unreachable nodes last. With PreferOldest, it is sent to the oldest nodes
 // first.
-func TestAskOrder(t *testing.T) {
+func TestRequestOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 7)
 	a := w.hosts[0]
-	away := []*host{w.hosts[1], w.hosts[2]}
-	w.cut = func(x, y *host) bool { return slices.Contains(away, x) || slices.Contains(away, y) }
+	unreachable := []*host{w.hosts[1], w.hosts[2]}
+	w.cut = func(x, y *host) bool { return slices.Contains(unreachable, x) || slices.Contains(unreachable, y) }
 	w.sendMembers()
 	w.keep = true
 	for range 20 {

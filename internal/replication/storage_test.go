@@ -158,7 +158,7 @@ func TestExpiredOnDisk(t *testing.T) {
 	if later := b.restart(w.cfg); later.show("session") != "7" || later.show("used") != "7" || later.show("stays") != "-" {
 		t.Errorf("after the restart: got %s, %s, %s, want 7, 7 and -", later.show("session"), later.show("used"), later.show("stays"))
 	}
-	b.dead = true
+	b.ended = true
 	w.set(b.self, identity.Removed)
 	w.sendMembers()
 	w.run(time.Hour)
@@ -497,7 +497,7 @@ func TestLoad(t *testing.T) {
 	w.wait(h, h.put("shard-1", local, "a", "b"))
 	w.wait(h, h.del("shard-2", local))
 	disk := maps.Clone(h.disk)
-	h.dead = true
+	h.ended = true
 	cfg := w.cfg
 	back := newWorld(t, 2, cfg, 0)
 	later := back.start("n1", disk)

@@ -205,33 +205,33 @@ func TestChunkSizeWhileAwaited(t *testing.T) {
 }
 
 // A request is sent last to a node that is fetching data from the sender.
-func TestPullerIsAskedLast(t *testing.T) {
+func TestPullingNodeIsLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 3)
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
 	w.keep, w.cut = true, func(_, _ *host) bool { return true }
-	asked := func() map[*host]int {
+	messages := func() map[*host]int {
 		w.sent = nil
 		for i := range 40 {
 			key := fmt.Sprint("k", i)
 			a.add(key, majority, 1)
 			a.get(key, majority)
 		}
-		asked := map[*host]int{}
+		messages := map[*host]int{}
 		for _, l := range w.sent {
-			asked[l.to]++
+			messages[l.to]++
 		}
-		return asked
+		return messages
 	}
-	if got := asked(); got[b] == 0 || got[c] == 0 {
+	if got := messages(); got[b] == 0 || got[c] == 0 {
 		t.Fatalf("sent %d and %d messages before the Pull, want some to both nodes", got[b], got[c])
 	}
 	a.receive(c, replication.Pull{Nr: 1, To: 1})
-	if got := asked(); got[b] != 80 || got[c] != 0 {
+	if got := messages(); got[b] != 80 || got[c] != 0 {
 		t.Errorf("sent %d messages to the idle node, %d to the pulling node, want 80 and 0", got[b], got[c])
 	}
 	w.now += time.Second
-	if got := asked(); got[b] == 0 || got[c] == 0 {
+	if got := messages(); got[b] == 0 || got[c] == 0 {
 		t.Errorf("sent %d and %d messages a second later, want some to both nodes", got[b], got[c])
 	}
 }

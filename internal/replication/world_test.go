@@ -43,7 +43,7 @@ type host struct {
 	self    identity.Node
 	actor   *crdt.Self
 	m       *replication.Machine
-	dead    bool
+	ended   bool
 	stopped bool
 	disk    map[string][]byte
 	broken  error // the error of the disk
@@ -168,12 +168,12 @@ func (w *world) sendMembers() {
 }
 
 func (h *host) sendMembers() {
-	if h.dead {
+	if h.ended {
 		return
 	}
 	in := replication.Members{All: h.w.members}
 	for _, o := range h.w.members {
-		if p := h.w.host(o.Node); p.dead || h.w.cut != nil && (h.w.cut(h, p) || h.w.cut(p, h)) {
+		if p := h.w.host(o.Node); p.ended || h.w.cut != nil && (h.w.cut(h, p) || h.w.cut(p, h)) {
 			in.Unreachable = append(in.Unreachable, o.Node)
 		}
 	}
@@ -215,7 +215,7 @@ func (h *host) apply(e replication.Effects) {
 
 // sync performs the pending writes of the disk.
 func (h *host) sync() {
-	for len(h.storing) > 0 && !h.held && !h.dead {
+	for len(h.storing) > 0 && !h.held && !h.ended {
 		batch := h.storing
 		h.storing = nil
 		in := replication.Stored{Err: h.broken}
@@ -270,7 +270,7 @@ func (w *world) next(until time.Duration) bool {
 		}
 	}
 	for _, h := range w.hosts {
-		if next := max(h.m.Next(), w.now); !h.dead && !h.stopped && next < at {
+		if next := max(h.m.Next(), w.now); !h.ended && !h.stopped && next < at {
 			at, mail, tick = next, -1, h
 		}
 	}
@@ -285,7 +285,7 @@ func (w *world) next(until time.Duration) bool {
 	}
 	l := w.post[mail]
 	w.post = slices.Delete(w.post, mail, mail+1)
-	if deaf := l.to.dead || l.to.stopped || w.cut != nil && w.cut(l.from, l.to); !deaf {
+	if lost := l.to.ended || l.to.stopped || w.cut != nil && w.cut(l.from, l.to); !lost {
 		l.to.step(received{From: l.from.self, Data: l.send.Data})
 	}
 	return true
@@ -299,7 +299,7 @@ func (w *world) run(d time.Duration) {
 }
 
 func (w *world) alive() []*host {
-	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.dead || h.stopped })
+	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.ended || h.stopped })
 }
 
 // converged reports whether all nodes hold the same data.

@@ -85,13 +85,13 @@ func (e *entity) work() {
 	case len(e.mailbox) > 0:
 		nr := e.mailbox[0]
 		e.mailbox = e.mailbox[1:]
-		l := w.letters[nr-1]
+		l := w.sentMessages[nr-1]
 		from := fmt.Sprint(l.from.node, l.entity)
 		if l.entity != e.at.entity || nr <= w.last[from] {
 			w.fail("%s gets message %d of %s for %s after %d", e.at.entity, nr, from, l.entity, w.last[from])
 		}
 		w.last[from] = nr
-		l.fate++
+		l.results++
 	case e.stop:
 		e.end()
 		return
@@ -104,7 +104,7 @@ func (e *entity) work() {
 // end ends an incarnation. The messages in its mailbox are lost.
 func (e *entity) end() {
 	for _, nr := range e.mailbox {
-		e.h.w.letters[nr-1].lost = true
+		e.h.w.sentMessages[nr-1].lost = true
 	}
 	e.ended = true
 	delete(e.h.entities, e.at)

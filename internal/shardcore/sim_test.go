@@ -97,7 +97,7 @@ func (w *world) crash(h *host) {
 	h.gone, h.crashed = true, true
 	for at, e := range h.entities {
 		for _, nr := range e.mailbox {
-			w.letters[nr-1].lost = true
+			w.sentMessages[nr-1].lost = true
 		}
 		delete(w.live, at.entity)
 	}
@@ -163,12 +163,12 @@ func (w *world) tick() {
 
 // settled checks the final state.
 func (w *world) settled() {
-	for i, l := range w.letters {
+	for i, l := range w.sentMessages {
 		lost := l.lost || slices.ContainsFunc(l.at, func(h *host) bool { return h.crashed })
-		if l.fate != 1 && (l.fate != 0 || !lost) {
-			w.fail("message %d of %v for %s has %d results, want 1", i+1, l.from.node, l.entity, l.fate)
+		if l.results != 1 && (l.results != 0 || !lost) {
+			w.fail("message %d of %v for %s has %d results, want 1", i+1, l.from.node, l.entity, l.results)
 		}
-		if l.fate == 0 && !w.crashes {
+		if l.results == 0 && !w.crashes {
 			w.fail("message %d is lost", i+1)
 		}
 	}
@@ -212,7 +212,7 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 		next.do()
 	}
 	w.settled()
-	return fmt.Sprint(len(w.letters), w.seq, len(w.store.events), len(w.live))
+	return fmt.Sprint(len(w.sentMessages), w.seq, len(w.store.events), len(w.live))
 }
 
 // Planned moves lose, repeat and reorder no message. No entity runs twice, with any faults.

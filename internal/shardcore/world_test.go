@@ -55,14 +55,14 @@ type mode struct {
 	crashes bool // nodes, entities and stores fail, nodes are stopped by force, and two coordinators may run at once
 }
 
-// letter is a test message and its outcome.
-type letter struct {
-	from   *host
-	entity string
-	shard  shardcore.Shard
-	fate   int
-	lost   bool    // in the mailbox of a failed entity, or on a link of a failed node
-	at     []*host // all nodes that have received it
+// sentMessage is a test message and its outcome.
+type sentMessage struct {
+	from    *host
+	entity  string
+	shard   shardcore.Shard
+	results int
+	lost    bool    // in the mailbox of a failed entity, or on a link of a failed node
+	at      []*host // all nodes that have received it
 }
 
 type link struct{ from, to identity.Node }
@@ -75,18 +75,18 @@ type world struct {
 	seed uint64
 	mode
 
-	remember bool
-	now      time.Duration
-	due      agenda
-	seq      int
-	hosts    []*host // by age
-	names    int
-	letters  []*letter // by number, from 1
-	last     map[string]uint64
-	live     map[string]*entity
-	links    map[link]time.Duration
-	store    store
-	hit      map[string]int
+	remember     bool
+	now          time.Duration
+	due          agenda
+	seq          int
+	hosts        []*host // by age
+	names        int
+	sentMessages []*sentMessage // by number, from 1
+	last         map[string]uint64
+	live         map[string]*entity
+	links        map[link]time.Duration
+	store        store
+	hit          map[string]int
 }
 
 type host struct {
@@ -295,7 +295,7 @@ func (h *host) send(o shardcore.Outgoing) {
 			return
 		}
 		if o.Message.Entity != "" {
-			w.letter(o.Message).at = append(w.letter(o.Message).at, to)
+			w.sentMessage(o.Message).at = append(w.sentMessage(o.Message).at, to)
 		}
 		to.step(shardcore.Received{From: h.node, Kind: o.Kind, Data: data})
 	}
@@ -338,23 +338,23 @@ func (w *world) number(m shardcore.Message) uint64 {
 		return nr
 	}
 	nr, n := binary.Uvarint(m.Body)
-	if n != len(m.Body) || nr == 0 || nr > uint64(len(w.letters)) || w.letters[nr-1].entity != m.Entity {
+	if n != len(m.Body) || nr == 0 || nr > uint64(len(w.sentMessages)) || w.sentMessages[nr-1].entity != m.Entity {
 		w.fail("invalid message %+v", m)
 	}
 	return nr
 }
 
-func (w *world) letter(m shardcore.Message) *letter { return w.letters[w.number(m)-1] }
+func (w *world) sentMessage(m shardcore.Message) *sentMessage { return w.sentMessages[w.number(m)-1] }
 
 func (w *world) lost(m shardcore.Message) {
 	if m.Entity != "" {
-		w.letter(m).lost = true
+		w.sentMessage(m).lost = true
 	}
 }
 
 func (w *world) refused(h *host, r shardcore.Refusal) {
 	w.hit["refused: "+r.Reason.String()]++
-	w.letter(r.Message).fate++
+	w.sentMessage(r.Message).results++
 	if !w.crashes && (!w.lossy || r.Reason != shardcore.NotHome && r.Reason != shardcore.Stopped) {
 		w.fail("%v refused message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
 	}
@@ -365,7 +365,7 @@ func (w *world) write(h *host) {
 		return
 	}
 	s := shardcore.Shard(w.rnd.IntN(numShards))
-	l := &letter{from: h, at: []*host{h}, shard: s, entity: fmt.Sprintf("%d/%d", s, w.rnd.IntN(perShard))}
-	w.letters = append(w.letters, l)
-	h.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: l.entity, Local: uint64(len(w.letters))}})
+	l := &sentMessage{from: h, at: []*host{h}, shard: s, entity: fmt.Sprintf("%d/%d", s, w.rnd.IntN(perShard))}
+	w.sentMessages = append(w.sentMessages, l)
+	h.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: l.entity, Local: uint64(len(w.sentMessages))}})
 }

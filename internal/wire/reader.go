@@ -25,8 +25,8 @@ type Reader struct {
 	err       error
 }
 
-// NewReader returns a reader of at most most bytes, and reads the version byte. All errors of the
-// reader match malformed.
+// NewReader returns a reader of an encoding and reads the version byte. A longer encoding than most
+// bytes is an error. All errors of the reader match malformed.
 func NewReader(b []byte, version byte, most int, malformed error) *Reader {
 	r := &Reader{b: b, malformed: malformed} // inlined into the caller, which keeps it off the heap
 	r.begin(version, most)
@@ -125,7 +125,8 @@ func (r *Reader) Int(subject string) int64 {
 	return v
 }
 
-// Count reads the number of the elements that follow, at most most, each of at least size bytes.
+// Count reads the number of the elements that follow. The number is at most most, and each element
+// has at least size bytes.
 func (r *Reader) Count(most, size int, subject string) int {
 	n := int(r.Uint(uint64(most), subject)) //nolint:gosec // at most most
 	if n*size > len(r.b) {
@@ -146,8 +147,8 @@ func (r *Reader) Bytes(n int, subject string) []byte {
 	return v
 }
 
-// Text reads a length, at most most, and then that number of bytes. The result refers to the
-// reader's input.
+// Text reads a length, which is at most most, and then that number of bytes. The result refers to
+// the reader's input.
 func (r *Reader) Text(most int, subject string) []byte {
 	return r.Bytes(r.Count(most, 1, subject), subject)
 }

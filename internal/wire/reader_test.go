@@ -25,10 +25,10 @@ func TestEncodedFieldsAreDecoded(t *testing.T) {
 	r := wire.NewReader(b, 0x12, 100, errBad)
 	number, one := r.Uint(300, "number"), r.Byte("byte")
 	if got := r.Node(); number != 200 || one != 9 || got != n {
-		t.Errorf("number %d, byte %d, node %v", number, one, got)
+		t.Errorf("number %d, byte %d, node %v, want 200, 9 and the encoded node", number, one, got)
 	}
 	if got := wire.List[uint32](r, 301, "list"); !slices.Equal(got, []uint32{0, 300}) || r.End() != nil {
-		t.Errorf("list %v, error %v", got, r.End())
+		t.Errorf("list %v, error %v, want [0 300] and no error", got, r.End())
 	}
 }
 
@@ -37,7 +37,7 @@ func TestVersions(t *testing.T) {
 	for version, fits := range map[byte]bool{0x12: false, 0x13: true, 0x11: false, 0x1f: true, 0x22: false, 0x02: false} {
 		err := wire.NewReader([]byte{version, 1}, 0x12, 100, errBad).End()
 		if (err == nil) != fits || err != nil && !errors.Is(err, errBad) {
-			t.Errorf("version %x with an additional byte: %v", version, err)
+			t.Errorf("version %x with an additional byte: %v, want an error only without a higher minor version", version, err)
 		}
 	}
 }
@@ -58,13 +58,13 @@ func TestMalformedFieldsAreRejected(t *testing.T) {
 		r := wire.NewReader([]byte{0x10, 3, 5, 1, 1, 0x80}, 0x10, 100, errBad)
 		read(r)
 		if err := r.End(); !errors.Is(err, errBad) || r.Err() == nil {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: %v, want the error of the reader", subject, err)
 		}
 	}
 	if err := wire.NewReader([]byte{0x10, 1}, 0x10, 1, errBad).Err(); !errors.Is(err, errBad) {
-		t.Errorf("encoding above the limit: %v", err)
+		t.Errorf("encoding above the limit: %v, want the error of the reader", err)
 	}
 	if err := wire.NewReader(nil, 0x10, 1, errBad).Err(); !errors.Is(err, errBad) {
-		t.Errorf("empty encoding: %v", err)
+		t.Errorf("empty encoding: %v, want the error of the reader", err)
 	}
 }

@@ -120,7 +120,7 @@ func TestGoodTime(t *testing.T) {
 }
 
 // The order is total, so the result does not depend on the sort algorithm.
-func TestSuitableIsTotal(t *testing.T) {
+func TestSuitableOrderIsTotal(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range 2000 {
@@ -143,7 +143,7 @@ func TestSuitableIsTotal(t *testing.T) {
 	}
 }
 
-func TestAllSeesEarlierHomes(t *testing.T) {
+func TestAllIncludesEarlierHomes(t *testing.T) {
 	t.Parallel()
 	v := counts(3, 0, 1)
 	before := sizes(v)

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestSoundStore(t *testing.T) {
+func TestCorrectStore(t *testing.T) {
 	t.Parallel()
 	cfg := config(bug{})
 	cfg.Limit = 0 // the default

@@ -266,7 +266,7 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 		w.t.Fatalf("seed %d, %v: %v sends in term %d, but term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
 	}
 	moving := b.m.Moving()
-	says := func(s shard, n identity.Node, kind coordinator.Kind) {
+	checkHome := func(s shard, n identity.Node, kind coordinator.Kind) {
 		if home, _ := state.Home(s); home != n {
 			w.t.Fatalf("seed %d, %v: %v of shard %d has home %v, stored is %v", w.seed, w.now, kind, s, n, home)
 		}
@@ -280,12 +280,12 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 		}
 		for _, h := range o.Message.Homes {
 			for _, s := range h.Shards {
-				says(s, h.Node, o.Message.Kind)
+				checkHome(s, h.Node, o.Message.Kind)
 			}
 		}
 		if o.Message.Kind == coordinator.Host {
 			for _, s := range o.Message.Shards {
-				says(s, o.To, o.Message.Kind)
+				checkHome(s, o.To, o.Message.Kind)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ type world struct {
 	sender  map[uint64]*hostedShard
 	shard   map[uint64]region.Shard
 	through map[uint64][]*hostedShard
-	fate    map[uint64]int
+	results map[uint64]int
 	last    map[string]uint64
 	hit     map[string]int
 }
@@ -161,7 +161,7 @@ func (w *world) post(do func()) {
 
 func (w *world) perform(h *hostedShard, out region.Effects) {
 	for _, r := range out.Refused {
-		w.fate[r.Token]++
+		w.results[r.Token]++
 		w.hit["refused: "+r.Reason.String()]++
 		if !w.crashes && r.Reason != shard.Stopped && (r.Reason != shard.NotHome || !w.lossy) {
 			w.fail("%v refused message %d: %v", h.node, r.Token, r.Reason)
@@ -224,7 +224,7 @@ func (w *world) act(h *hostedShard, a region.Action) {
 			w.fail("message %d of %s arrived after %d", a.Token, from, w.last[from])
 		}
 		w.last[from] = a.Token
-		w.fate[a.Token]++
+		w.results[a.Token]++
 	case region.HandOff, region.Abort:
 		w.hit[a.Kind.String()]++
 		h.stops[a.Shard] = true
@@ -297,7 +297,7 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	w := &world{
 		t: t, rnd: rnd, seed: seed, lossy: lossy, crashes: crashes, links: map[link]time.Duration{}, owner: map[region.Shard]*hostedShard{}, sender: map[uint64]*hostedShard{},
-		shard: map[uint64]region.Shard{}, through: map[uint64][]*hostedShard{}, fate: map[uint64]int{}, last: map[string]uint64{}, hit: hit,
+		shard: map[uint64]region.Shard{}, through: map[uint64][]*hostedShard{}, results: map[uint64]int{}, last: map[string]uint64{}, hit: hit,
 	}
 	giveUp := time.Duration(0)
 	if lossy {
@@ -337,8 +337,8 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 	}
 	for token := uint64(1); token <= w.sent; token++ {
 		crashed := slices.ContainsFunc(w.through[token], func(h *hostedShard) bool { return h.crashed })
-		if w.fate[token] != 1 && (w.fate[token] != 0 || !crashed) {
-			w.fail("message %d of %v for shard %d has %d results, want 1", token, w.sender[token].node, w.shard[token], w.fate[token])
+		if w.results[token] != 1 && (w.results[token] != 0 || !crashed) {
+			w.fail("message %d of %v for shard %d has %d results, want 1", token, w.sender[token].node, w.shard[token], w.results[token])
 		}
 	}
 	return fmt.Sprint(w.sent, w.seq, len(w.last))

@@ -36,7 +36,7 @@ type world struct {
 	cfg        shard.Config
 	live       map[string]*incarnation
 	last       map[string]uint64 // last token that was handled
-	fate       map[uint64]int
+	results    map[uint64]int
 	sent       uint64
 	stored     map[string]bool
 	update     *shard.Update
@@ -54,7 +54,7 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) perform(out shard.Effects) {
 	w.t.Helper()
 	for _, r := range out.Refused {
-		w.fate[r.Token]++
+		w.results[r.Token]++
 	}
 	w.load = w.load || out.Load
 	if out.Update != nil {
@@ -115,7 +115,7 @@ func (w *world) some() (string, *incarnation) {
 // end ends an incarnation. The messages in its mailbox are lost if the end was not requested.
 func (w *world) end(id string, at *incarnation) {
 	for _, token := range at.mailbox {
-		w.fate[token]++
+		w.results[token]++
 	}
 	delete(w.live, id)
 	w.step(shard.Ended{Entity: id, Incarnation: at.n})
@@ -137,7 +137,7 @@ func (w *world) work() {
 			w.fail("%s gets message %d after %d", id, token, w.last[id])
 		}
 		w.last[id] = token
-		w.fate[token]++
+		w.results[token]++
 	case at.stop && at.idle && w.rnd.IntN(2) == 0:
 		at.stop = false
 		w.step(shard.Busy{Entity: id, Incarnation: at.n})
@@ -175,7 +175,7 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	w := &world{
-		t: t, rnd: rnd, seed: seed, live: map[string]*incarnation{}, last: map[string]uint64{}, fate: map[uint64]int{}, stored: map[string]bool{},
+		t: t, rnd: rnd, seed: seed, live: map[string]*incarnation{}, last: map[string]uint64{}, results: map[uint64]int{}, stored: map[string]bool{},
 		cfg: shard.Config{
 			Remember: rnd.IntN(2) == 0, Starts: 1 + rnd.IntN(5), StopTimeout: time.Hour, UpdateTimeout: time.Hour, RecoverOnRequest: rnd.IntN(3) > 0,
 			Passivation: passivation.Settings{IdleTimeout: 3 * time.Second, Limit: 10}, Entities: 1 + rnd.IntN(6), RestartBackoff: time.Second,
@@ -221,8 +221,8 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 		w.fail("not done: Running() = %v, %d messages wait", m.Running(), m.Buffered())
 	}
 	for token := uint64(1); token <= w.sent; token++ {
-		if w.fate[token] != 1 {
-			w.fail("message %d has %d results, want 1", token, w.fate[token])
+		if w.results[token] != 1 {
+			w.fail("message %d has %d results, want 1", token, w.results[token])
 		}
 	}
 	return fmt.Sprint(w.now, w.last, w.stored), len(w.last)
