@@ -17,7 +17,7 @@ import (
 
 func TestAdminState(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { c.Roles, c.Version = []string{"teller"}, "1.2" }, "a", "b", "c")
 		admin := cluster.NewAdmin(w.network.Operator("root"))
 		w.until(nodes[1], func(s *cluster.State) bool { return len(s.Seen) == 3 })
@@ -44,13 +44,13 @@ func TestAdminState(t *testing.T) {
 
 func TestAdminCommands(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c", "d")
 		admin := cluster.NewAdmin(w.network.Operator("root"))
 		must(w.T, admin.Leave(w.Context(), "", "c"))
-		w.wantGone(nodes[2], cluster.ErrLeft)
+		w.wantEnded(nodes[2], cluster.ErrLeft)
 		must(w.T, admin.Down(w.Context(), "a", nodes[1].Self().String()))
-		w.wantGone(nodes[1], cluster.ErrDowned)
+		w.wantEnded(nodes[1], cluster.ErrDowned)
 		w.allUp(nodes[0], nodes[3])
 		if err := admin.Leave(w.Context(), "", "c"); !errors.Is(err, cluster.ErrNotMember) || !strings.Contains(err.Error(), "leave") {
 			w.Errorf("Leave of an unknown node: %v, want ErrNotMember", err)
@@ -69,7 +69,7 @@ func TestAdminCommands(t *testing.T) {
 // Requests for the service of another package are passed to its handler.
 func TestHandleAdmin(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		a.HandleAdmin("carts", func(_ context.Context, operator string, request []byte) []byte {
 			return append([]byte(operator+" "), request...)
@@ -86,7 +86,7 @@ func TestHandleAdmin(t *testing.T) {
 // Every request of an operator is answered, even invalid ones.
 func TestInvalidAdminRequests(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		a.HandleAdmin("gone", func(context.Context, string, []byte) []byte { return []byte("wrong") })
 		a.HandleAdmin("gone", nil)

@@ -23,7 +23,7 @@ func (shopCarrier) Cluster() string { return "shop" }
 // Each error names the field, and the carrier is closed.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		for field, change := range map[string]func(*cluster.Config){
 			"Config.Cluster": func(c *cluster.Config) { c.Cluster = "my.bank" },
 			"Config.Cluster is \"bank\", but Config.Carrier belongs to cluster \"shop\"": func(c *cluster.Config) { c.Carrier = shopCarrier{c.Carrier} },

@@ -15,7 +15,7 @@ import (
 // subscriber starts.
 func TestEventsFromAnyStart(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		type read struct {
 			snapshot int
@@ -72,7 +72,7 @@ func TestEventsFromAnyStart(t *testing.T) {
 
 func TestEventsFilterByKind(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		var got []string
 		done := make(chan struct{})
@@ -96,7 +96,7 @@ func TestEventsFilterByKind(t *testing.T) {
 // The buffer of a slow subscriber is bounded. When it is full, a snapshot replaces the events.
 func TestEventsOfASlowSubscriber(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.start("a", func(c *cluster.Config) { c.MaxEvents = 4 })
 		must(w.T, a.AwaitUp(w.Context()))
 		go func() {
@@ -128,7 +128,7 @@ func TestEventsOfASlowSubscriber(t *testing.T) {
 // Changes yields all changes from an empty cluster to the current one, also to a slow subscriber.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { c.MaxEvents, c.Roles = 4, []string{"teller"} }, "a", "b")
 		a, b := nodes[0], nodes[1]
 		var got []string
@@ -144,7 +144,7 @@ func TestChanges(t *testing.T) {
 		}()
 		w.sleep(time.Second)
 		must(w.T, a.Leave(w.Context(), b.Self()))
-		w.wantGone(b, cluster.ErrLeft)
+		w.wantEnded(b, cluster.ErrLeft)
 		c := w.start("c")
 		w.until(a, func(s *cluster.State) bool { return s.Status(c.Self()) == cluster.Up })
 		w.sleep(3 * time.Minute)

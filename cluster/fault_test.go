@@ -20,9 +20,9 @@ import (
 // A panic of the event loop ends the node and its singletons.
 func TestLoopThatPanics(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		o.await(w.T, "a")
 		p := proxyOf(w, nodes[0], cluster.ProxyConfig{Singleton: "nobody"})
@@ -38,7 +38,7 @@ func TestLoopThatPanics(t *testing.T) {
 		if err := <-asked; !errors.Is(err, cluster.ErrFailed) {
 			w.Errorf("Ask: %v, want ErrFailed", err)
 		}
-		w.wantGone(nodes[0], cluster.ErrFailed)
+		w.wantEnded(nodes[0], cluster.ErrFailed)
 		if where := o.runs(w.T); where != "" {
 			w.Errorf("the singleton still runs on %q", where)
 		}
@@ -54,7 +54,7 @@ func TestLoopThatPanics(t *testing.T) {
 // An overloaded node drops protocol messages, counts them and continues.
 func TestOverloadedNode(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		drops := make(chan cluster.Drop, 1000)
 		a := w.start("a", func(c *cluster.Config) {
 			c.MaxInputs = 10
@@ -84,10 +84,10 @@ func TestOverloadedNode(t *testing.T) {
 		stats, err := a.Stats(w.Context())
 		must(w.T, err)
 		if n := stats.Dropped[cluster.DroppedInput]; n < 90 || n > 100 || uint64(len(drops)) != n {
-			w.Errorf("%d messages were dropped, the observer received %d", n, len(drops))
+			w.Errorf("%d messages were dropped and the observer received %d, want the same number from 90 to 100", n, len(drops))
 		}
 		if d := <-drops; d.Reason != cluster.DroppedInput || d.Node != self {
-			w.Errorf("the observer received %+v", d)
+			w.Errorf("the observer received %+v, want DroppedInput from %v", d, self)
 		}
 	})
 }
@@ -96,9 +96,9 @@ func TestOverloadedNode(t *testing.T) {
 // instance of its singleton.
 func TestPausedNode(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		o.await(w.T, "a")
 		resume := w.network.Pause("a")
@@ -107,7 +107,7 @@ func TestPausedNode(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		resume()
-		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.wantEnded(nodes[0], cluster.ErrDowned)
 		w.allUp(nodes[1:]...)
 		o.runs(w.T)
 	})
@@ -132,7 +132,7 @@ func (b blocked) WithGroup(string) slog.Handler            { return b }
 // A log handler that blocks does not block the goroutines that log.
 func TestBlockedLogHandler(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		release := make(chan struct{})
 		defer close(release)
 		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(blocked{release: release}) })
@@ -151,7 +151,7 @@ func TestBlockedLogHandler(t *testing.T) {
 // State returns all members, even if it needs several requests.
 func TestAdminStateOfManyMembers(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		const count = 40
 		roles := make([]string, 64)
 		for i := range roles {
@@ -165,12 +165,12 @@ func TestAdminStateOfManyMembers(t *testing.T) {
 		first, err := nodes[1].Summary("")
 		must(w.T, err)
 		if !first.More || len(first.Members) >= count {
-			w.Errorf("the first reply has %d members", len(first.Members))
+			w.Errorf("the first reply has %d members and More %t, want fewer than %d and true", len(first.Members), first.More, count)
 		}
 		s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "n1")
 		must(w.T, err)
 		if len(s.Members) != count || s.More {
-			w.Fatalf("State returned %d members, more: %t", len(s.Members), s.More)
+			w.Fatalf("State returned %d members and More %t, want %d and false", len(s.Members), s.More, count)
 		}
 		for i, m := range nodes[1].State().Members {
 			if s.Members[i].Node != m.Node.String() {

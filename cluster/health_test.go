@@ -17,7 +17,7 @@ import (
 // A node that is its only seed becomes ready without other nodes.
 func TestReadyAlone(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		w.seeds = []string{"a"}
 		a := w.cluster("a")[0]
 		w.sleep(time.Second)
@@ -27,7 +27,7 @@ func TestReadyAlone(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		handler := a.Health()
 		get := func(path string) (int, string) {
@@ -64,7 +64,7 @@ func TestHealth(t *testing.T) {
 // A suspended node that is connected again is not ready until its membership is confirmed.
 func TestReadyWhileSuspended(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a", "b", "c")[0]
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(30 * time.Second)
@@ -72,7 +72,7 @@ func TestReadyWhileSuspended(t *testing.T) {
 		back()
 		w.until(a, func(s *cluster.State) bool { return s.Connected })
 		if err := a.Ready(); !errors.Is(err, cluster.ErrDisconnected) || !strings.Contains(err.Error(), "waiting for a downing decision") {
-			w.Errorf("Ready while suspended: %v", err)
+			w.Errorf("Ready while suspended: %v, want ErrDisconnected", err)
 		}
 		heal()
 	})
@@ -81,7 +81,7 @@ func TestReadyWhileSuspended(t *testing.T) {
 // The state of a node that waits for its seeds shows whether it is connected.
 func TestConnectedBeforeItJoins(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		w.seeds = []string{"nobody"}
 		a := w.start("a")
 		w.sleep(10 * time.Second)

@@ -15,7 +15,7 @@ import (
 
 func TestNodesJoinThroughSeeds(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var nodes []*cluster.Node
 		for _, name := range []string{"c", "b", "a", "d"} {
 			nodes = append(nodes, w.start(name))
@@ -37,7 +37,7 @@ func TestNodesJoinThroughSeeds(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		w.cluster("a")
 		cfg := w.config("b")
 		cfg.Roles, cfg.Version = []string{"teller", "auditor"}, "1.2.0"
@@ -58,7 +58,7 @@ func TestJoin(t *testing.T) {
 // A node that is not a seed waits for a seed. When the context of Join ends, the node is shut down.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		_, err := cluster.Join(ctx, w.config("d"))
@@ -73,9 +73,9 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 
 func TestNoClusterInTime(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		n := w.start("d", func(c *cluster.Config) { c.Settings.StopJoiningAfter = 20 * time.Second })
-		w.wantGone(n, cluster.ErrNoCluster)
+		w.wantEnded(n, cluster.ErrNoCluster)
 		if err := n.AwaitJoined(w.Context()); !errors.Is(err, cluster.ErrNoCluster) {
 			w.Errorf("AwaitJoined: %v, want ErrNoCluster", err)
 		}
@@ -85,7 +85,7 @@ func TestNoClusterInTime(t *testing.T) {
 // A live node keeps its name.
 func TestNameInUse(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		_, err := cluster.Join(w.Context(), w.config("b"))
 		if !errors.Is(err, cluster.ErrNameInUse) || !strings.HasSuffix(err.Error(), nodes[1].Self().String()) {
@@ -101,7 +101,7 @@ func TestConcurrentFirstSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range [][]string{{"a"}, {"a", "b"}} {
 		for _, gap := range []time.Duration{0, time.Millisecond, 300 * time.Millisecond} {
-			in(t, func(w *world) {
+			bubble(t, func(w *world) {
 				w.seeds = seeds
 				one := w.start("a")
 				if gap > 0 {
@@ -113,7 +113,7 @@ func TestConcurrentFirstSeeds(t *testing.T) {
 					one, other = other, one
 				case <-other.Done():
 				}
-				w.wantGone(other, cluster.ErrNameInUse)
+				w.wantEnded(other, cluster.ErrNameInUse)
 				if !strings.HasSuffix(other.Err().Error(), one.Self().String()) {
 					w.Errorf("the error does not contain the owner of the name: %v", other.Err())
 				}
@@ -129,11 +129,11 @@ func TestConcurrentFirstSeeds(t *testing.T) {
 // A process that restarts after a crash is a different node.
 func TestRestartUnderTheSameName(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
 		old := nodes[1].Self()
 		nodes[1].Stop()
-		w.wantGone(nodes[1], cluster.ErrStopped)
+		w.wantEnded(nodes[1], cluster.ErrStopped)
 		again := w.start("b")
 		w.allUp(nodes[0], again, nodes[2])
 		if again.Self() == old {
@@ -145,19 +145,19 @@ func TestRestartUnderTheSameName(t *testing.T) {
 
 func TestIncompatibleSettings(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		w.cluster("a")
 		cfg := w.config("b")
 		cfg.Check = []cluster.Setting{{Key: "shards", Value: "100"}}
 		_, err := cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.HasSuffix(err.Error(), ": shards") {
-			w.Errorf("join with another key: %v", err)
+			w.Errorf("join with another key: %v, want ErrIncompatible", err)
 		}
 		cfg = w.config("b")
 		cfg.Downing.StableAfter = time.Minute
 		_, err = cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.Contains(err.Error(), "downing") {
-			w.Errorf("join with another strategy: %v", err)
+			w.Errorf("join with another strategy: %v, want ErrIncompatible", err)
 		}
 		if !w.logged("join: settings differ from those") {
 			w.Error("the different settings were not logged")
@@ -167,7 +167,7 @@ func TestIncompatibleSettings(t *testing.T) {
 
 func TestJoinThroughAnyMember(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		w.seeds = nil
 		a, b := w.start("a"), w.start("b")
 		w.sleep(time.Minute)
@@ -189,7 +189,7 @@ func TestJoinThroughAnyMember(t *testing.T) {
 // The node joins only after SetVersion.
 func TestVersionPending(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		b := w.start("b", func(c *cluster.Config) { c.VersionPending = true })
 		w.sleep(time.Minute)
@@ -210,7 +210,7 @@ func TestVersionPending(t *testing.T) {
 // While the broker is unavailable no node founds a cluster, because another cluster may exist.
 func TestBrokerUnavailableAtStart(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var back []func()
 		for _, name := range []string{"a", "b", "c"} {
 			back = append(back, w.network.Disconnect(name, errors.New("no broker")))

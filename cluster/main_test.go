@@ -40,8 +40,8 @@ type world struct {
 	all     []*cluster.Node
 }
 
-// in runs a test in a synctest bubble. It stops all nodes at the end of the test.
-func in(t *testing.T, f func(w *world)) {
+// bubble runs a test in a synctest bubble. It stops all nodes at the end of the test.
+func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, network: inmem.NewNetwork(inmem.NetworkConfig{}), seeds: []string{"a", "b", "c"}, log: &logBuffer{}, nodes: map[string]*cluster.Node{}}
@@ -139,8 +139,8 @@ func (w *world) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// gone waits until a node has ended, and returns the reason.
-func (w *world) gone(n *cluster.Node) error {
+// awaitEnd waits until a node has ended, and returns the reason.
+func (w *world) awaitEnd(n *cluster.Node) error {
 	w.Helper()
 	select {
 	case <-n.Done():
@@ -151,9 +151,9 @@ func (w *world) gone(n *cluster.Node) error {
 	}
 }
 
-func (w *world) wantGone(n *cluster.Node, why error) {
+func (w *world) wantEnded(n *cluster.Node, why error) {
 	w.Helper()
-	if err := w.gone(n); !errors.Is(err, why) {
+	if err := w.awaitEnd(n); !errors.Is(err, why) {
 		w.Errorf("%v ended with %v, want %v", n.Self(), err, why)
 	}
 }

@@ -49,7 +49,7 @@ func TestOverNATS(t *testing.T) {
 		return n
 	}
 	nodes := []*cluster.Node{start("a"), start("b"), start("c")}
-	o := &one{}
+	o := &instanceCounter{}
 	for _, n := range nodes {
 		must(t, n.AwaitUp(ctx))
 		s := o.on(n)

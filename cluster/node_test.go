@@ -20,7 +20,7 @@ import (
 // The attached value of a key is created once for each node.
 func TestAttached(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		type key struct{}
 		type other struct{}
 		a := w.start("a", func(c *cluster.Config) { c.Roles = []string{"web", "db", "web"} })
@@ -43,7 +43,7 @@ func TestAttached(t *testing.T) {
 // The text of each error has the package name exactly once.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		run := func(context.Context, *cluster.Inbox) error { return nil }
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}))
@@ -92,7 +92,7 @@ func TestPanickingLogHandler(t *testing.T) {
 	} {
 		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
-			in(t, func(w *world) {
+			bubble(t, func(w *world) {
 				a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(log) })
 				b := w.start("b")
 				w.allUp(a, b)
@@ -101,7 +101,7 @@ func TestPanickingLogHandler(t *testing.T) {
 			})
 		})
 	}
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		release := make(chan struct{})
 		defer close(release)
 		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(faultyHandler{func() {}, func() { <-release }}) })
@@ -113,7 +113,7 @@ func TestPanickingLogHandler(t *testing.T) {
 // An instance that calls runtime.Goexit has ended.
 func TestSingletonCallsGoexit(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Run: func(context.Context, *cluster.Inbox) error {
 			runtime.Goexit()
@@ -153,12 +153,12 @@ func (d blockedStore) Get(context.Context, string) (lease.Entry, error) {
 // A node also ends when its lease store does not return.
 func TestBlockedLeaseStore(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		store := blockedStore{release: make(chan struct{})}
 		defer close(store.release)
 		a := w.start("a", func(c *cluster.Config) { c.Leases = store })
 		w.allUp(a)
-		o := &one{}
+		o := &instanceCounter{}
 		s := o.on(a)
 		s.Lease = true
 		must(w.T, a.Singleton(w.Context(), s))

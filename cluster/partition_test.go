@@ -33,10 +33,10 @@ func TestPartition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in(t, func(w *world) {
+			bubble(t, func(w *world) {
 				leases := inmem.NewLeases(30 * time.Second)
 				nodes := w.clusterWith(func(c *cluster.Config) { c.Downing, c.Leases = test.settings, leases }, "a", "b", "c", "d", "e")
-				o := &one{}
+				o := &instanceCounter{}
 				o.host(w.T, nodes...)
 				o.await(w.T, "a")
 				w.network.Partition([]string{"a", "b"}, []string{"c", "d", "e"})
@@ -46,7 +46,7 @@ func TestPartition(t *testing.T) {
 				}
 				for _, n := range nodes {
 					if len(left) < len(nodes) && !slices.Contains(test.survive, n.Self().Name) {
-						w.wantGone(n, cluster.ErrDowned)
+						w.wantEnded(n, cluster.ErrDowned)
 					}
 				}
 				w.sleep(2 * time.Minute)
@@ -72,7 +72,7 @@ func TestPartition(t *testing.T) {
 // leader.
 func TestLeaseOwnerDecides(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		leases := inmem.NewLeases(30 * time.Second)
 		settings := func(c *cluster.Config) {
 			c.Downing, c.Leases = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 7 * time.Second}, leases
@@ -80,13 +80,13 @@ func TestLeaseOwnerDecides(t *testing.T) {
 		w.seeds = []string{"b"}
 		nodes := w.clusterWith(settings, "b", "c", "d", "e")
 		heal := w.network.Partition([]string{"b", "c", "d"}, []string{"e"})
-		w.wantGone(nodes[3], cluster.ErrDowned)
+		w.wantEnded(nodes[3], cluster.ErrDowned)
 		w.allUp(nodes[:3]...)
 		heal()
 		left := append(nodes[:2:2], w.start("a", settings))
 		w.allUp(append(left, nodes[2])...)
 		w.network.Partition([]string{"a", "b", "c"}, []string{"d"})
-		w.wantGone(nodes[2], cluster.ErrDowned)
+		w.wantEnded(nodes[2], cluster.ErrDowned)
 		w.allUp(left...)
 	})
 }
@@ -94,12 +94,12 @@ func TestLeaseOwnerDecides(t *testing.T) {
 // A partition in one direction is resolved: members that only some members can reach are downed.
 func TestOneWayPartition(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c", "d", "e")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		w.network.CutOneWay([]string{"a"}, []string{"b", "c", "d", "e"})
-		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.wantEnded(nodes[0], cluster.ErrDowned)
 		w.allUp(nodes[1:]...)
 		w.sleep(time.Minute)
 		if where := o.runs(w.T); where == "" || where == "a" {
@@ -112,9 +112,9 @@ func TestOneWayPartition(t *testing.T) {
 // requests fail at once. Afterwards all members are the same as before.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		o.await(w.T, "a")
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "one"})
@@ -165,9 +165,9 @@ func TestBrokerOutage(t *testing.T) {
 // downed, and ends when its link is restored.
 func TestDisconnectedNode(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		o.await(w.T, "a")
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
@@ -180,7 +180,7 @@ func TestDisconnectedNode(t *testing.T) {
 			w.Errorf("the singleton runs on %q", where)
 		}
 		back()
-		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.wantEnded(nodes[0], cluster.ErrDowned)
 		w.allUp(nodes[1:]...)
 		o.runs(w.T)
 	})
@@ -189,7 +189,7 @@ func TestDisconnectedNode(t *testing.T) {
 // A request that is in flight when the node is suspended fails at once.
 func TestAskEndsWithSuspension(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		known := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})

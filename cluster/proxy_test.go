@@ -57,7 +57,7 @@ func proxyOf(w *world, n *cluster.Node, cfg cluster.ProxyConfig) *cluster.Proxy 
 // Messages sent before the singleton runs arrive in order, followed by later requests.
 func TestProxyKeepsOrder(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "tape"})
 		var sent []string
@@ -73,7 +73,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Second)
 		if host, runs, err := p.Host(w.Context()); host != nodes[0].Self() || runs || err != nil {
-			w.Errorf("Host = %v, %t, %v", host, runs, err)
+			w.Errorf("Host = %v, %t, %v, want %v, false, nil", host, runs, err, nodes[0].Self())
 		}
 		r := &recorder{}
 		for _, n := range nodes {
@@ -99,7 +99,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 // are dropped.
 func TestProxyDropsTheOldest(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var drops []cluster.Drop
 		a := w.start("a", func(c *cluster.Config) {
 			c.Observer.Dropped = func(d cluster.Drop) { drops = append(drops, d) }
@@ -122,10 +122,10 @@ func TestProxyDropsTheOldest(t *testing.T) {
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 2 || got[0] != "a2" || got[1] != "a3" {
-			w.Errorf("the instance received %q", got)
+			w.Errorf("the instance received %q, want [\"a2\" \"a3\"]", got)
 		}
 		if len(drops) != 2 || drops[0].Reason != cluster.DroppedBuffer || drops[0].Singleton != "tape" {
-			w.Errorf("drops: %v", drops)
+			w.Errorf("the observer received the drops %v, want two of singleton tape", drops)
 		}
 		none := proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -1})
 		if err := none.Send(w.Context(), []byte("x")); !errors.Is(err, cluster.ErrDropped) {
@@ -138,7 +138,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 // handled.
 func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 2})
 		must(w.T, p.Send(w.Context(), []byte("1")))
@@ -154,7 +154,7 @@ func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
-			w.Errorf("the instance received %q", got)
+			w.Errorf("the instance received %q, want [\"a1\" \"a2\"]", got)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 // Requests made while the node was suspended take up no room in the buffer.
 func TestProxyOfASuspendedNode(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		p := proxyOf(w, nodes[0], cluster.ProxyConfig{Singleton: "tape", BufferSize: 2})
 		must(w.T, p.Send(w.Context(), []byte("1")))
@@ -185,7 +185,7 @@ func TestProxyOfASuspendedNode(t *testing.T) {
 		}
 		w.sleep(time.Minute)
 		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
-			w.Errorf("the instance received %q", got)
+			w.Errorf("the instance received %q, want [\"a1\" \"a2\"]", got)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestProxyOfASuspendedNode(t *testing.T) {
 // proxy.
 func TestProxyClose(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		other := proxyOf(w, a, cluster.ProxyConfig{Singleton: "other", BufferSize: 5})
 		must(w.T, other.Send(w.Context(), []byte("o")))
@@ -221,10 +221,10 @@ func TestProxyClose(t *testing.T) {
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "other", Run: o.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 1 || got[0] != "a2" {
-			w.Errorf("the instance received %q", got)
+			w.Errorf("the instance received %q, want [\"a2\"]", got)
 		}
 		if got := o.all(); len(got) != 1 || got[0] != "ao" {
-			w.Errorf("another instance received %q", got)
+			w.Errorf("another instance received %q, want [\"ao\"]", got)
 		}
 		a.Stop()
 		<-a.Done()
@@ -235,7 +235,7 @@ func TestProxyClose(t *testing.T) {
 // The bytes that a proxy buffers are limited.
 func TestProxyBufferBytes(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape"})
 		big := bytes.Repeat([]byte("x"), 1<<20-100)
@@ -260,9 +260,9 @@ func TestProxyBufferBytes(t *testing.T) {
 // Requests wait while the singleton moves.
 func TestProxyFollowsTheSingleton(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		p := proxyOf(w, nodes[2], cluster.ProxyConfig{Singleton: "one"})
 		ask := func() string {
@@ -290,7 +290,7 @@ func TestProxyFollowsTheSingleton(t *testing.T) {
 // limit are rejected.
 func TestInboxIsBounded(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "stuck", MaxInbox: 3, Run: func(ctx context.Context, _ *cluster.Inbox) error {
 			<-ctx.Done()
@@ -319,7 +319,7 @@ func TestInboxIsBounded(t *testing.T) {
 		}}))
 		q := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "echo"})
 		if _, err := q.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrRefused) || !bytes.Contains([]byte(err.Error()), []byte("out of money")) {
-			w.Errorf("Ask that the instance refused: %v", err)
+			w.Errorf("Ask that the instance refused: %v, want ErrRefused", err)
 		}
 		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
 		for range 3 { // messages that the instance has not received were not handled
@@ -332,7 +332,7 @@ func TestInboxIsBounded(t *testing.T) {
 
 func TestProxyArguments(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		p := proxyOf(w, a, cluster.ProxyConfig{})
 		if again := proxyOf(w, a, cluster.ProxyConfig{}); again != p {
@@ -358,7 +358,7 @@ func TestProxyArguments(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if _, err := p.Ask(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask: %v, want context.DeadlineExceeded", err)
 		}
 		a.Stop()
 		if err := <-asked; !errors.Is(err, cluster.ErrStopped) {
@@ -377,7 +377,7 @@ func TestProxyArguments(t *testing.T) {
 // A request that the instance has received and not answered fails when the instance ends.
 func TestAskEndsWithTheInstance(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
@@ -399,7 +399,7 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 // forgotten requests.
 func TestUnansweredRequests(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		took := make(chan *cluster.Delivery, 10)
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", MaxInbox: 3, Run: func(ctx context.Context, inbox *cluster.Inbox) error {
@@ -464,7 +464,7 @@ func TestUnansweredRequests(t *testing.T) {
 // The bytes of unanswered requests are limited.
 func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
@@ -484,13 +484,13 @@ func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 			w.sleep(5 * time.Second)
 		}
 		if mu.Lock(); refused != 4 || taken != 0 {
-			w.Errorf("%d requests were rejected, %d ended otherwise", refused, taken)
+			w.Errorf("%d requests were rejected and %d ended otherwise, want 4 and 0", refused, taken)
 		}
 		mu.Unlock()
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		w.sleep(time.Second)
 		if mu.Lock(); refused != 4 || taken != 16 {
-			w.Errorf("at the end %d requests were rejected, %d ended otherwise", refused, taken)
+			w.Errorf("at the end %d requests were rejected and %d ended otherwise, want 4 and 16", refused, taken)
 		}
 		mu.Unlock()
 	})

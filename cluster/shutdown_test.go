@@ -23,7 +23,7 @@ import (
 // node leaves during the phases from leave to exiting-done.
 func TestShutdownPhases(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		a := nodes[0]
 		var mu sync.Mutex
@@ -60,7 +60,7 @@ func TestShutdownPhases(t *testing.T) {
 			"before-unbind up", "unbind up", "requests-done up", "stop-services up", "before-cluster-shutdown up", "stop-regions up",
 		}
 		if len(got) != 12 || !slices.Equal(got[:6], want) || got[8] != "exiting-done removed" || got[11] != "terminate removed" {
-			w.Errorf("phases: %q", got)
+			w.Errorf("the functions ran in %q, want all phases in order", got)
 		}
 		w.allUp(nodes[1])
 		must(w.T, a.Shutdown(w.Context())) // again
@@ -82,7 +82,7 @@ func onShutdown(t *testing.T, n *cluster.Node, p cluster.Phase, name string, f f
 // function ends at the time-out.
 func TestShutdownPhaseTimeout(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var infos []cluster.PhaseInfo
 		a := w.start("a", func(c *cluster.Config) {
 			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseUnbind: time.Minute}
@@ -102,10 +102,10 @@ func TestShutdownPhaseTimeout(t *testing.T) {
 		begun := time.Now()
 		must(w.T, a.Shutdown(w.Context()))
 		if took := time.Since(begun); took < time.Minute || took > 2*time.Minute {
-			w.Errorf("the shutdown took %v", took)
+			w.Errorf("the shutdown took %v, want 1 to 2 minutes", took)
 		}
 		if infos[0] != (cluster.PhaseInfo{Phase: cluster.PhaseUnbind, Took: time.Minute, TimedOut: true}) || infos[1].TimedOut {
-			w.Errorf("phases: %v", infos)
+			w.Errorf("the observer received the phases %v, want a time-out of unbind only", infos)
 		}
 		for _, text := range []string{"out of money", "at the disco", "phase timed out", "unfinished=[stuck]"} {
 			if !w.logged(text) {
@@ -119,7 +119,7 @@ func TestShutdownPhaseTimeout(t *testing.T) {
 // A node that cannot leave ends after the time-outs of the phases.
 func TestShutdownWithoutTheOthers(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(time.Second)
@@ -130,16 +130,16 @@ func TestShutdownWithoutTheOthers(t *testing.T) {
 		defer cancel()
 		w.network.Disconnect("b", errors.New("cable pulled"))
 		if err := nodes[1].Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Shutdown: %v", err)
+			w.Errorf("Shutdown: %v, want context.DeadlineExceeded", err)
 		}
-		w.wantGone(nodes[1], cluster.ErrStopped)
+		w.wantEnded(nodes[1], cluster.ErrStopped)
 	})
 }
 
 // A singleton that never returns does not keep the process alive.
 func TestShutdownWithAStuckSingleton(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		release := make(chan struct{})
 		defer close(release)
@@ -160,7 +160,7 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 // A downed node runs its shutdown phases without any attempt to leave.
 func TestShutdownWhenDowned(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { // the node does not wait for the other members
 			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseClusterStop: time.Millisecond}
 		}, "a", "b", "c")
@@ -171,15 +171,15 @@ func TestShutdownWhenDowned(t *testing.T) {
 		})
 		must(w.T, nodes[0].Down(w.Context(), nodes[2].Self()))
 		<-nodes[2].Stopping()
-		w.wantGone(nodes[2], cluster.ErrDowned)
+		w.wantEnded(nodes[2], cluster.ErrDowned)
 		if !called {
-			w.Error("the shutdown skipped the phases")
+			w.Error("the shutdown of a downed node did not run its function")
 		}
 		// A disconnected node reports ErrDowned as well.
 		w.network.Disconnect("b", errors.New("cable pulled"))
 		must(w.T, nodes[1].Down(w.Context(), nodes[0].Self()))
 		must(w.T, nodes[1].Down(w.Context(), nodes[1].Self()))
-		w.wantGone(nodes[1], cluster.ErrDowned)
+		w.wantEnded(nodes[1], cluster.ErrDowned)
 	})
 }
 
@@ -237,7 +237,7 @@ func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
 // An observer and a subscriber that block do not block the node or its shutdown.
 func TestBlockedCallbacks(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		release := make(chan struct{})
 		defer close(release)
 		stuck := func(c *cluster.Config) {
@@ -268,7 +268,7 @@ func TestBlockedCallbacks(t *testing.T) {
 // An observer that panics does not affect the node.
 func TestPanickingObserver(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.start("a", func(c *cluster.Config) { c.Observer.State = func(*cluster.State) { panic("at the disco") } })
 		w.allUp(a)
 		synctest.Wait()
@@ -280,7 +280,7 @@ func TestPanickingObserver(t *testing.T) {
 
 func TestObserver(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var mu sync.Mutex
 		most := 0
 		var instances []cluster.InstanceInfo
@@ -307,14 +307,14 @@ func TestObserver(t *testing.T) {
 		})
 		b := w.start("b")
 		w.allUp(a, b)
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, a, b)
 		w.sleep(10 * time.Second)
 		must(w.T, a.Shutdown(w.Context()))
 		mu.Lock()
 		defer mu.Unlock()
 		if most != 2 || len(instances) != 3 || instances[0].Ended || !instances[1].Stopping && !instances[1].Ended || instances[2].Ran < 10*time.Second {
-			w.Errorf("the observer received %d members and the instances %v", most, instances)
+			w.Errorf("the observer received %d members and the instances %v, want 2 members and the start, stop and end of an instance", most, instances)
 		}
 		if stats.Membership.Sent["heartbeat"] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
 			w.Errorf("the observer received the stats %+v", stats)
@@ -324,7 +324,7 @@ func TestObserver(t *testing.T) {
 
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
 		watched := make(chan error, 1)
 		go func() { watched <- nodes[0].Watch(w.Context(), nodes[2].Self()) }()
@@ -343,11 +343,11 @@ func TestLeave(t *testing.T) {
 		}()
 		synctest.Wait()
 		must(w.T, nodes[0].Leave(w.Context(), identity.Node{Name: "c"})) // any node with the name
-		w.wantGone(nodes[2], cluster.ErrLeft)
+		w.wantEnded(nodes[2], cluster.ErrLeft)
 		w.allUp(nodes[:2]...)
 		<-read
 		if last := events[len(events)-1]; events[0] != cluster.MemberLeft || last != cluster.MemberRemoved {
-			w.Errorf("the events are %v", events)
+			w.Errorf("the events are %v, want MemberLeft first and MemberRemoved last", events)
 		}
 		must(w.T, <-watched)
 		must(w.T, nodes[0].Watch(w.Context(), nodes[2].Self())) // the node is known to be gone
@@ -365,10 +365,10 @@ func TestLeave(t *testing.T) {
 
 func TestDown(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
 		must(w.T, nodes[0].Down(w.Context(), nodes[1].Self()))
-		w.wantGone(nodes[1], cluster.ErrDowned)
+		w.wantEnded(nodes[1], cluster.ErrDowned)
 		if err := nodes[1].Live(); !errors.Is(err, cluster.ErrDowned) {
 			w.Errorf("Live after Down: %v, want ErrDowned", err)
 		}
@@ -379,7 +379,7 @@ func TestDown(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		if err := nodes[0].Watch(w.Context(), identity.Node{Name: "x", UID: 1}); !errors.Is(err, cluster.ErrNotMember) {
 			w.Errorf("Watch of an unknown node: %v, want ErrNotMember", err)
@@ -387,7 +387,7 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		if err := nodes[0].Watch(ctx, nodes[1].Self()); !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Watch of a live node: %v", err)
+			w.Errorf("Watch of a live node: %v, want context.DeadlineExceeded", err)
 		}
 	})
 }
@@ -395,7 +395,7 @@ func TestWatch(t *testing.T) {
 // After PrepareForShutdown no node can join, and all nodes can be stopped.
 func TestPrepareForShutdown(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		must(w.T, nodes[1].PrepareForShutdown(w.Context()))
 		for _, n := range nodes {

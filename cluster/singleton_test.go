@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// one counts the instances of a singleton.
-type one struct {
+// instanceCounter counts the instances of a singleton.
+type instanceCounter struct {
 	mu      sync.Mutex
 	now     map[string]bool
 	most    int
@@ -27,7 +27,7 @@ type one struct {
 }
 
 // on returns the singleton whose instance records its node.
-func (o *one) on(n *cluster.Node) cluster.Singleton {
+func (o *instanceCounter) on(n *cluster.Node) cluster.Singleton {
 	name := n.Self().Name
 	return cluster.Singleton{Name: "one", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
 		o.enter(name)
@@ -39,7 +39,7 @@ func (o *one) on(n *cluster.Node) cluster.Singleton {
 	}}
 }
 
-func (o *one) enter(name string) {
+func (o *instanceCounter) enter(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.now == nil {
@@ -50,7 +50,7 @@ func (o *one) enter(name string) {
 	o.history = append(o.history, name)
 }
 
-func (o *one) leave(name string) {
+func (o *instanceCounter) leave(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.now, name)
@@ -58,7 +58,7 @@ func (o *one) leave(name string) {
 
 // runs returns the nodes on which instances run. The test fails if two instances ever ran at the
 // same time.
-func (o *one) runs(t *testing.T) string {
+func (o *instanceCounter) runs(t *testing.T) string {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,14 +73,14 @@ func (o *one) runs(t *testing.T) string {
 }
 
 // started returns the number of started instances.
-func (o *one) started() int {
+func (o *instanceCounter) started() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.history)
 }
 
 // await waits until an instance runs on a node.
-func (o *one) await(t *testing.T, where string) {
+func (o *instanceCounter) await(t *testing.T, where string) {
 	t.Helper()
 	for range 3000 {
 		if o.runs(t) == where {
@@ -91,7 +91,7 @@ func (o *one) await(t *testing.T, where string) {
 	t.Fatalf("the singleton runs on %q, want %q", o.runs(t), where)
 }
 
-func (o *one) host(t *testing.T, nodes ...*cluster.Node) {
+func (o *instanceCounter) host(t *testing.T, nodes ...*cluster.Node) {
 	t.Helper()
 	for _, n := range nodes {
 		must(t, n.Singleton(t.Context(), o.on(n)))
@@ -102,13 +102,13 @@ func (o *one) host(t *testing.T, nodes ...*cluster.Node) {
 // the instance starts elsewhere after the removal margin.
 func TestSingletonHandOver(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		var nodes []*cluster.Node
 		for _, name := range []string{"a", "b", "c", "d"} { // the oldest first
 			nodes = append(nodes, w.start(name))
 			w.allUp(nodes...)
 		}
-		o := &one{}
+		o := &instanceCounter{}
 		o.host(w.T, nodes...)
 		o.await(w.T, "a")
 		must(w.T, nodes[0].Shutdown(w.Context()))
@@ -126,9 +126,9 @@ func TestSingletonHandOver(t *testing.T) {
 // The other nodes wait for an instance that stops slowly, and its node logs a warning.
 func TestSingletonThatDoesNotStop(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
-		o := &one{}
+		o := &instanceCounter{}
 		release := make(chan struct{})
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "one", Run: func(ctx context.Context, _ *cluster.Inbox) error {
 			o.enter("a")
@@ -149,7 +149,7 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 		}
 		close(release)
 		o.await(w.T, "b")
-		w.wantGone(nodes[0], cluster.ErrLeft)
+		w.wantEnded(nodes[0], cluster.ErrLeft)
 	})
 }
 
@@ -161,7 +161,7 @@ func TestSingletonReturns(t *testing.T) {
 		"out of money":                 func(context.Context, *cluster.Inbox) error { return errors.New("out of money") },
 		"singleton: instance failed":   func(context.Context, *cluster.Inbox) error { panic("at the disco") },
 	} {
-		in(t, func(w *world) {
+		bubble(t, func(w *world) {
 			a := w.cluster("a")[0]
 			starts := 0
 			must(w.T, a.Singleton(w.Context(), cluster.Singleton{Run: func(ctx context.Context, b *cluster.Inbox) error {
@@ -184,13 +184,13 @@ func TestSingletonReturns(t *testing.T) {
 // A singleton with a lease has no instance before the lease is acquired or after the lease is lost.
 func TestSingletonWithLease(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		store := slowLeases{inmem.NewLeases(time.Minute)}
 		nodes := w.clusterWith(func(c *cluster.Config) { c.Leases = store }, "a", "b")
 		if _, err := store.Create(w.Context(), "bank-singleton-one", "somebody"); err != nil {
 			w.Fatal(err)
 		}
-		o := &one{}
+		o := &instanceCounter{}
 		for _, n := range nodes {
 			s := o.on(n)
 			s.Lease = true
@@ -234,7 +234,7 @@ func (s slowLeases) Delete(ctx context.Context, name string, revision uint64) er
 
 func TestSingletonArguments(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		run := func(ctx context.Context, _ *cluster.Inbox) error { <-ctx.Done(); return nil }
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "one", Run: run}))
@@ -264,11 +264,11 @@ func TestSingletonArguments(t *testing.T) {
 // Nodes without the role run no instance, but their proxies find it.
 func TestSingletonOfARole(t *testing.T) {
 	t.Parallel()
-	in(t, func(w *world) {
+	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		b := w.start("b", func(c *cluster.Config) { c.Roles = []string{"vault"} })
 		w.allUp(a, b)
-		o := &one{}
+		o := &instanceCounter{}
 		for _, n := range []*cluster.Node{a, b} {
 			s := o.on(n)
 			s.Role = "vault"

@@ -45,12 +45,12 @@ func TestSlowHandler(t *testing.T) {
 				break
 			}
 			if err != nil || sent > 1000 {
-				t.Fatalf("after %d messages: %v", sent, err)
+				t.Fatalf("Send after %d messages: %v, want ErrBackpressure", sent, err)
 			}
 			sent++
 		}
 		if bytes := sent * 64 << 10; bytes < 7<<20 || bytes > 9<<20 {
-			t.Errorf("backpressure after %d bytes; the window and the queue are 4 MiB each", bytes)
+			t.Errorf("backpressure after %d bytes, want about 8 MiB for the window and the queue", bytes)
 		}
 		// Messages of other senders and on other lanes are handled.
 		for _, lane := range []transport.Lane{transport.Control, transport.Data, transport.Bulk} {
@@ -146,13 +146,13 @@ func TestQuarantine(t *testing.T) {
 		}
 		synctest.Wait()
 		if want := (transport.QuarantinedBy{From: b.Self()}); len(events) != 1 || <-events != want {
-			t.Errorf("received %d notices", len(events))
+			t.Errorf("received %d more notices, want one from b", len(events))
 		}
 		if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
 			t.Errorf("Send to a quarantined peer: %v, want ErrQuarantined", err)
 		}
 		if s := b.Stats(); s.Notices != 1 || s.Dropped[link.Quarantined] < 4 || handled.Load() != 1 {
-			t.Errorf("%d notices, %d dropped, %d handled", s.Notices, s.Dropped[link.Quarantined], handled.Load())
+			t.Errorf("%d notices, %d dropped and %d handled messages, want 1, at least 4, and 1", s.Notices, s.Dropped[link.Quarantined], handled.Load())
 		}
 	})
 }

@@ -118,8 +118,8 @@ func (t *Transport) Handle(kind Kind, h Handler) {
 	t.change(func(all *handlers) { set(&all.messages, kind, h, h == nil) })
 }
 
-// HandleNamed sets the handler of a kind of messages that are addressed to the bare name. Their
-// senders may not know this incarnation.
+// HandleNamed sets the handler of a kind of messages that are addressed to the bare name. The
+// sender of such a message need not have seen this incarnation.
 func (t *Transport) HandleNamed(kind Kind, h Handler) {
 	t.change(func(all *handlers) { set(&all.named, kind, h, h == nil) })
 }

@@ -58,7 +58,7 @@ func TestRequestErrors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.Request(ctx, b.Self(), kindA, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("request without a reply: %v", err)
+			t.Errorf("request without a reply: %v, want context.DeadlineExceeded", err)
 		}
 		late := <-asked
 		if err := late.Reply(nil); err != nil {

@@ -7,8 +7,8 @@
 // An unreachable node may have crashed, or the network between two parts of the cluster is
 // interrupted and the other part finds this one unreachable. If both parts continued, each would
 // run its own singletons and shards. Therefore the resolver waits until the view of the cluster is
-// stable. Then a strategy chooses the side that survives, from what each side can see on its own.
-// The other side shuts down.
+// stable. Then a strategy chooses the side that survives. Each side decides from its own view. The
+// other side shuts down.
 //
 // # Strategies
 //
@@ -41,15 +41,16 @@
 //
 // # Which members count
 //
-// The strategies count members, except Joining and WeaklyUp ones, which the other side may not
-// know, and Down and Exiting ones, which leave anyway. If the count favours this side, KeepMajority
-// and KeepOldest count again with the view that the other side has if it missed the latest changes.
-// If the second count disagrees, all members are downed.
+// The strategies do not count all members. Joining and WeaklyUp members do not count, because the
+// other side may not have received them. Down and Exiting members do not count, because they leave
+// anyway. If the count favours this side, KeepMajority and KeepOldest count again with the view
+// that the other side has if it missed the latest changes. If the second count disagrees, all
+// members are downed.
 //
 // An unreachable node that has not seen the current view counts for the other side. Its own
 // observations of this side are ignored, because it cannot reach this side anyway. There is one
 // exception: if it has found all of this side unreachable, its observations count, because it may
-// know the view by which this side decides.
+// have received the view by which this side decides.
 //
 // With LeaseMajority the leader decides, or the node that holds the lease from an earlier decision.
 // If the lease is refused to the leader because a member of its own side holds it, the leader waits

@@ -23,7 +23,7 @@ const (
 	DownAll Strategy = "down-all"
 	// LeaseMajority keeps the side that acquires the lease. The larger side tries first.
 	LeaseMajority Strategy = "lease-majority"
-	// Off never downs members. An operator has to.
+	// Off never downs members. An operator must do it.
 	Off Strategy = "off"
 
 	automatic Strategy = "auto"

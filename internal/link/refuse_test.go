@@ -120,7 +120,7 @@ func TestConfigErrors(t *testing.T) {
 	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, MaxHeldAll: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
 	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "MaxHeldAll", "MaxPeers", "FrameSize", "ProbeInterval"} {
 		if !errors.Is(err, link.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("the error does not name %s: %v", field, err)
+			t.Errorf("the error does not name %s: %v, want ErrInvalid", field, err)
 		}
 	}
 }

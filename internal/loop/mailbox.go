@@ -173,7 +173,7 @@ func (m *Mailbox[T]) Close() []T {
 	return entries
 }
 
-// release frees the room of all classes. It needs m.mu.
+// release frees the room of all classes. The caller holds m.mu.
 func (m *Mailbox[T]) release() {
 	for i := range m.classes {
 		c := &m.classes[i]

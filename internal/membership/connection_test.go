@@ -11,10 +11,10 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// ending returns a machine with other members. The machine ends half a minute after its
+// withGiveUp returns a machine with other members. The machine ends half a minute after its
 // reconnection if no member confirms its membership. It stops hosting after half a minute without a
 // decision.
-func ending(t *testing.T, names ...string) *solo {
+func withGiveUp(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) {
 		c.Settings.UndecidedAfter, c.Settings.GiveUpAfter = 30*time.Second, 30*time.Second
@@ -58,7 +58,7 @@ func TestConnectivity(t *testing.T) {
 	t.Parallel()
 	t.Run("a short time", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.wantConnectivity(membership.Confirmed, "never disconnected")
 		s.mute = true
 		s.pass(10 * time.Second)
@@ -77,7 +77,7 @@ func TestConnectivity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := ending(t, "n", "o", "p")
+			s := withGiveUp(t, "n", "o", "p")
 			s.cutFor(40*time.Second, "n", "o")
 			s.wantConnectivity(membership.Unconfirmed, "no member has replied")
 			s.lose("n", "o")
@@ -88,7 +88,7 @@ func TestConnectivity(t *testing.T) {
 	}
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.cutFor(40 * time.Second)
 		s.wantConnectivity(membership.Unconfirmed, "the reachability is not known yet")
 		s.pass(10 * time.Second)
@@ -96,7 +96,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("one member does not reply", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o", "p")
+		s := withGiveUp(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
 		s.replyAs(membership.AwayFromWell, "n")
@@ -104,7 +104,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("one member became unreachable afterwards", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o", "p")
+		s := withGiveUp(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
 		s.replyAs(membership.Halted, "o")
@@ -114,7 +114,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("joining", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n")
+		s := withGiveUp(t, "n")
 		s.named("x", membership.Join{})
 		s.cutFor(40*time.Second, "x")
 		s.lose("x")
@@ -123,7 +123,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.cutFor(40 * time.Second)
 		s.cutFor(10 * time.Second)
 		s.pass(10 * time.Second)
@@ -131,7 +131,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("others became unreachable before", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.lose("n")
 		s.cutFor(40*time.Second, "o")
 		for len(s.m.View().Unreachable) > 1 {
@@ -142,7 +142,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("suspended before", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.lose("n")
 		s.pass(31*time.Second, "n")
 		s.suspended(true, "no decision")
@@ -152,7 +152,7 @@ func TestConnectivity(t *testing.T) {
 	})
 	t.Run("confirmed by a member", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n")
+		s := withGiveUp(t, "n")
 		s.cutFor(40*time.Second, "n")
 		s.replyAs(membership.Present, "n")
 		s.resumed(true, "n was not disconnected")
@@ -172,21 +172,21 @@ func TestAbsence(t *testing.T) {
 			t.Errorf("%s: the reported absence is %v, want %v", subject, got, want)
 		}
 	}
-	s := ending(t, "n", "o")
+	s := withGiveUp(t, "n", "o")
 	wantAbsence(s, membership.Present, "never disconnected")
 	s.do(membership.LinkLost{})
 	wantAbsence(s, membership.Away, "disconnected")
 	s.cutFor(10*time.Second, "n", "o")
 	wantAbsence(s, membership.Present, "disconnected for a short time")
 
-	s = ending(t, "n", "o")
+	s = withGiveUp(t, "n", "o")
 	s.lose("n")
 	s.pass(31*time.Second, "n")
 	wantAbsence(s, membership.Halted, "no decision about o")
 	s.cutFor(40*time.Second, "n")
 	wantAbsence(s, membership.Away, "disconnected while o was missing")
 
-	s = ending(t, "n", "o")
+	s = withGiveUp(t, "n", "o")
 	s.cutFor(40*time.Second, "n", "o")
 	wantAbsence(s, membership.AwayFromWell, "disconnected while no member was missing")
 	s.cutFor(5*time.Second, "n", "o")
@@ -199,7 +199,7 @@ func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	back := func(t *testing.T, a membership.Absence) *solo {
 		t.Helper()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.cutFor(40*time.Second, "n")
 		s.lose("n")
 		s.replyAs(a, "n")
@@ -246,7 +246,7 @@ func TestGiveUp(t *testing.T) {
 	})
 	t.Run("all reply", func(t *testing.T) {
 		t.Parallel()
-		s := ending(t, "n", "o")
+		s := withGiveUp(t, "n", "o")
 		s.cutFor(40*time.Second, "n", "o")
 		s.replyAs(membership.Away, "n", "o")
 		s.resumed(true, "no member is missing")
@@ -268,7 +268,7 @@ func TestGiveUp(t *testing.T) {
 	})
 	t.Run("without a limit", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.pass(10*time.Minute, "n")
 		ended(s, false, "an operator decides")
 	})

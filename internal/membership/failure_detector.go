@@ -189,11 +189,11 @@ type Detector struct {
 	squares float64
 }
 
-// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat.
-// The detector uses five settings, which must not change: Threshold, MaxSamples, MinStdDeviation,
-// AcceptablePause and HeartbeatInterval. Without MinStdDeviation, very regular heartbeats would
-// make the detector too sensitive. AcceptablePause is added to the mean interval. HeartbeatInterval
-// is the assumed interval before the first sample.
+// NewDetector returns a detector without samples. It suspects no failure before the first
+// heartbeat. The detector uses five settings, which must not change: Threshold, MaxSamples,
+// MinStdDeviation, AcceptablePause and HeartbeatInterval. Without MinStdDeviation, very regular
+// heartbeats would make the detector too sensitive. AcceptablePause is added to the mean interval.
+// HeartbeatInterval is the assumed interval before the first sample.
 func NewDetector(cfg *Settings) *Detector { return &Detector{cfg: cfg} }
 
 // Beat records a heartbeat. An interval during which the node was suspected is not kept, so that

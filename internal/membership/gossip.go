@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Gossip is the state of the cluster as a node knows it, with the set of members that have seen it.
-// It is immutable: a change is another Gossip, which shares the unchanged parts. The zero value has
-// no members.
+// Gossip is the state of the cluster as one node sees it, with the set of members that have seen
+// this state. It is immutable: a change is another Gossip, which shares the unchanged parts. The
+// zero value has no members.
 //
 // Invariants: no member is Removed; nodes that observe, have a clock entry or have seen the gossip
 // are members; no member has a tombstone.

@@ -200,7 +200,7 @@ func (g Gossip) unreachable(ignored func(*identity.Member) bool) bitmap {
 	return found
 }
 
-// Converged reports whether the members agree on this state, as far as self knows: all unreachable
+// Converged reports whether the members agree on this state, in the view of self: all unreachable
 // members are Down or Exiting, and all members that are Up, Leaving or about to shut down have seen
 // it. If there are no such members, Joining and WeaklyUp ones must have seen it. Members for which
 // confirmed returns true, because they are ready to be removed, do not count; nil ignores none.

@@ -12,16 +12,16 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// away returns a machine with other members that was suspended and is connected again.
-func away(t *testing.T, names ...string) *solo {
+// reconnected returns a machine with other members that was suspended and is connected again.
+func reconnected(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := with(t, names...)
 	s.pass(10*time.Second, names...)
-	s.awayAgain(names...)
+	s.reconnectAgain(names...)
 	return s
 }
 
-func (s *solo) awayAgain(names ...string) {
+func (s *solo) reconnectAgain(names ...string) {
 	s.t.Helper()
 	s.forget()
 	s.mute = true
@@ -78,7 +78,7 @@ func TestResuming(t *testing.T) {
 	t.Parallel()
 	t.Run("all confirm, one was not disconnected", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.resumed(false, "no member has confirmed")
 		s.confirms(false, "n")
 		s.resumed(false, "o has not confirmed")
@@ -87,18 +87,18 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("all were disconnected", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.confirms(true, "n", "o")
 		s.resumed(true, "no other member could have downed the node")
 	})
 	t.Run("no other members", func(t *testing.T) {
 		t.Parallel()
-		s := away(t)
+		s := reconnected(t)
 		s.resumed(true, "there is no member to ask")
 	})
 	t.Run("no reachable members", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.pass(time.Minute)
 		s.resumed(false, "the unreachable members may have downed the node")
 		s.do(membership.DownNode{Node: node("n")})
@@ -110,7 +110,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("silent members", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o", "p")
+		s := reconnected(t, "n", "o", "p")
 		s.pass(5*time.Second, "n", "o")
 		s.confirms(true, "n")
 		s.resumed(false, "o is reachable")
@@ -123,7 +123,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("the silent member is removed", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.confirms(true, "n")
 		s.pass(8*time.Second, "n")
 		s.resumed(false, "o is silent")
@@ -137,7 +137,7 @@ func TestResuming(t *testing.T) {
 		s := with(t, "n")
 		s.named("x", membership.Join{})
 		s.pass(10*time.Second, "n", "x")
-		s.awayAgain("n", "x")
+		s.reconnectAgain("n", "x")
 		s.confirms(false, "x")
 		s.pass(10*time.Second, "x")
 		if got := s.m.Gossip().Unreachable(thisNode); s.status(node("x")) != weakly || len(got) != 1 {
@@ -147,7 +147,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("answers to another query", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n")
+		s := reconnected(t, "n")
 		nr := s.asked()
 		s.mute = true
 		s.pass(5 * time.Second)
@@ -161,7 +161,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("gossip instead of a reply", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n")
+		s := reconnected(t, "n")
 		s.recv("n", membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock()})
 		s.seen("n")
@@ -169,7 +169,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("a member with a newer state", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n")
+		s := reconnected(t, "n")
 		s.recv("n", membership.LivenessReply{Nr: s.asked()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock().Add(node("n"))})
 		s.resumed(false, "another member may have downed the node")
@@ -181,7 +181,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("a member that became silent", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.confirms(false, "n")
 		s.pass(10*time.Second, "o")
 		s.confirms(true, "o")
@@ -189,7 +189,7 @@ func TestResuming(t *testing.T) {
 	})
 	t.Run("downed", func(t *testing.T) {
 		t.Parallel()
-		s := away(t, "n", "o")
+		s := reconnected(t, "n", "o")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("m", down)}})))
 		s.pass(10*time.Second, "n", "o")
 		s.resumed(false, "the node is down")
@@ -214,7 +214,7 @@ func TestLivenessReply(t *testing.T) {
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 9, Absence: membership.Away}) {
 		t.Errorf("disconnected: %v", got)
 	}
-	s = away(t, "n", "o")
+	s = reconnected(t, "n", "o")
 	s.recv("n", membership.LivenessQuery{Nr: 1})
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: membership.AwayFromWell}) {
 		t.Errorf("suspended: %v", got)
@@ -238,16 +238,16 @@ func TestLivenessReply(t *testing.T) {
 // A node that waits long for a confirmation logs one line.
 func TestLongLivenessCheck(t *testing.T) {
 	t.Parallel()
-	s := away(t, "n")
+	s := reconnected(t, "n")
 	s.pass(25*time.Second, "n")
 	if got := s.logged("membership is not confirmed yet"); got != 1 {
 		t.Errorf("logged %d lines, want 1", got)
 	}
 }
 
-// halting returns a machine with other members that stops hosting after half a minute without a
-// decision.
-func halting(t *testing.T, names ...string) *solo {
+// withUndecidedLimit returns a machine with other members that stops hosting after half a minute
+// without a decision.
+func withUndecidedLimit(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) { c.Settings.UndecidedAfter = 30 * time.Second })
 	s.add(names...)
@@ -276,7 +276,7 @@ func TestUndecided(t *testing.T) {
 	t.Parallel()
 	t.Run("no decision", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(28*time.Second, "n")
 		s.suspended(false, "a decision may still come in time")
@@ -309,7 +309,7 @@ func TestUndecided(t *testing.T) {
 	})
 	t.Run("after a decision", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(20*time.Second, "n")
 		s.do(membership.DownNode{Node: node("o")})
@@ -318,7 +318,7 @@ func TestUndecided(t *testing.T) {
 	})
 	t.Run("a lost link does not restart the timer", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(20*time.Second, "n")
 		s.mute = true
@@ -331,7 +331,7 @@ func TestUndecided(t *testing.T) {
 	})
 	t.Run("a pause does not restart the timer", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(20*time.Second, "n")
 		s.now += 12 * time.Second
@@ -340,7 +340,7 @@ func TestUndecided(t *testing.T) {
 	})
 	t.Run("another member becomes unreachable", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(20 * time.Second)
 		s.pass(10 * time.Second)
@@ -348,7 +348,7 @@ func TestUndecided(t *testing.T) {
 	})
 	t.Run("others find this node unreachable", func(t *testing.T) {
 		t.Parallel()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		g, err := s.m.Gossip().Apply(node("o"), membership.Change{Observed: []membership.Observation{{Subject: thisNode, Reach: membership.Unreachable}}})
 		if err != nil {
 			t.Fatal(err)
@@ -364,7 +364,7 @@ func TestUndecided(t *testing.T) {
 func TestAgreementResetsTheTimer(t *testing.T) {
 	t.Parallel()
 	for _, agreed := range []bool{false, true} {
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(20*time.Second, "n")
 		for len(s.m.View().Unreachable) > 0 {
@@ -385,7 +385,7 @@ func TestAgreementResetsTheTimer(t *testing.T) {
 // prove that the other members still reach this node.
 func TestReconnectedAgreementIsOld(t *testing.T) {
 	t.Parallel()
-	s := halting(t, "n", "o")
+	s := withUndecidedLimit(t, "n", "o")
 	s.seen("n", "o")
 	s.mute = true
 	s.pass(18 * time.Second)
@@ -395,7 +395,7 @@ func TestReconnectedAgreementIsOld(t *testing.T) {
 	s.pass(8*time.Second, "n")
 	s.suspended(true, "o may not have reached the node since the disconnection half a minute ago")
 
-	s = halting(t, "n", "o")
+	s = withUndecidedLimit(t, "n", "o")
 	s.seen("n", "o")
 	s.mute = true
 	s.pass(18 * time.Second)
@@ -410,7 +410,7 @@ func TestResumeAfterDecision(t *testing.T) {
 	t.Parallel()
 	halted := func(t *testing.T) *solo {
 		t.Helper()
-		s := halting(t, "n", "o")
+		s := withUndecidedLimit(t, "n", "o")
 		s.lose("n")
 		s.pass(31*time.Second, "n")
 		s.suspended(true, "no decision")

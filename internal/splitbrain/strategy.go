@@ -27,8 +27,8 @@ func (s *Settings) decide(p *partition) Decision {
 		return KeepOtherSide
 	case downing.KeepOldest:
 		return keepIfConfirmed(s.keepOldest(p, counted), func() Decision {
-			// The other side may not count leaving members any more. Joining members matter only to
-			// a lone oldest member.
+			// The other side may no longer count leaving members. Joining members matter only to a
+			// lone oldest member.
 			sure := p.count(countRule{role: s.Role})
 			many := p.count(countRule{role: s.Role, joining: !s.KeepLoneOldest})
 			many.oldest = sure.oldest

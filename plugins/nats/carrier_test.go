@@ -160,12 +160,12 @@ func TestServerWithSmallMaxPayload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := a.Connected(); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "MaxFrame") {
-		t.Errorf("Connected to a server with a lower limit: %v", err)
+		t.Errorf("Connected to a server with a lower limit: %v, want ErrInvalid", err)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	for !strings.Contains(log.String(), "accepts 65536 bytes") { // the client logs from another goroutine
+	for !strings.Contains(log.String(), "accepts 65536 bytes") { // the client logs on another goroutine
 		runtime.Gosched()
 	}
 	cfg = config(s, "b")
@@ -205,7 +205,7 @@ func TestConnectErrors(t *testing.T) {
 	empty, secret := file("empty", " \n"), file("secret", "hunter2")
 	for name, test := range map[string]struct {
 		access nats.Access
-		says   string
+		want   string
 	}{
 		"nothing":                   {nats.Access{}, "URLs is required"},
 		"plain text":                {nats.Access{URLs: []string{"nats://example.com:4222"}}, "AllowPlaintext"},
@@ -223,8 +223,8 @@ func TestConnectErrors(t *testing.T) {
 		"a negative timeout":        {nats.Access{URLs: []string{"nats://127.0.0.1"}, ConnectTimeout: -1}, "ConnectTimeout"},
 	} {
 		_, err := nats.Connect(nats.Config{Access: test.access, Cluster: "c", Self: node("a")})
-		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", name, err)
+		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
 	_, err := nats.Connect(nats.Config{Cluster: "a.b", MaxFrame: 1})

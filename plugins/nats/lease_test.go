@@ -130,7 +130,7 @@ func TestOpenLeasesErrors(t *testing.T) {
 	_, err := nats.OpenLeases(t.Context(), nats.LeasesConfig{Cluster: "a.b", Timeout: 1, Replicas: 9})
 	for _, field := range []string{"URLs", "Cluster", "Name", "Timeout", "Replicas"} {
 		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("the error does not name %s: %v", field, err)
+			t.Errorf("the error does not name %s: %v, want ErrInvalid", field, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -41,8 +41,8 @@ func operators(t *testing.T, name string) *server.User {
 	return user(name, p)
 }
 
-// withUsers starts a server that accepts these users only, and returns a function that connects one
-// of them.
+// withUsers starts a server that accepts only the given users. The returned function returns the
+// access of a user.
 func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Access {
 	t.Helper()
 	s := start(t, embedded.Config{Configure: func(o *server.Options) {
@@ -93,11 +93,11 @@ func TestOperatorPermissions(t *testing.T) {
 		t.Errorf("Ask in another cluster: %v, want ErrPermissionViolation", err)
 	}
 	carrier := connect(t, nats.Config{Access: access("mallory"), Cluster: "test", Self: node("mallory")})
-	deaf, err := transport.Open(carrier, transport.Config{})
+	refused, err := transport.Open(carrier, transport.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for connected := deaf.Connected(); !errors.Is(connected, natsgo.ErrPermissionViolation); connected = deaf.Connected() {
+	for connected := refused.Connected(); !errors.Is(connected, natsgo.ErrPermissionViolation); connected = refused.Connected() {
 		if !errors.Is(connected, transport.ErrDisconnected) {
 			t.Fatalf("Connected of a node that may not subscribe: %v, want ErrDisconnected", connected)
 		}
@@ -109,13 +109,13 @@ func TestOperatorPermissions(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	if err := deaf.Close(); err != nil {
+	if err := refused.Close(); err != nil {
 		t.Error(err)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if asked["ops.example?"] < 4 || len(asked) != 1 {
-		t.Errorf("the nodes received requests from %v", asked)
+		t.Errorf("the nodes received the requests %v, want at least 4 from ops.example only", asked)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestInboxPermissions(t *testing.T) {
 			select {
 			case got := <-refused:
 				if !strings.Contains(got, strconv.Quote(subject)) {
-					t.Errorf("%s: %s", subject, got)
+					t.Errorf("subscription to %s: the server reported %q", subject, got)
 				}
 			case <-time.After(patience):
 				t.Fatalf("the server let %s subscribe to %s", user, subject)
@@ -161,29 +161,29 @@ func TestConnectOperatorErrors(t *testing.T) {
 	_, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: "a.b", Name: "*"})
 	for _, field := range []string{"URLs", "Cluster", "Name"} {
 		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("the error does not name %s: %v", field, err)
+			t.Errorf("the error does not name %s: %v, want ErrInvalid", field, err)
 		}
 	}
 	nowhere := nats.Access{URLs: []string{"nats://127.0.0.1:1"}}
 	if _, err = nats.ConnectOperator(nats.OperatorConfig{Access: nowhere, Cluster: "c", Name: "ops"}); !errors.Is(err, natsgo.ErrNoServers) || !strings.Contains(err.Error(), nowhere.URLs[0]) {
-		t.Errorf("ConnectOperator without a server: %v", err)
+		t.Errorf("ConnectOperator without a server: %v, want ErrNoServers", err)
 	}
 	access := withUsers(t, operators(t, "ops"))("ops")
 	access.TokenFile = write(t, "token", "ops:hunter2")
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
 	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), access.URLs[0]+" refuses TokenFile "+access.TokenFile) {
-		t.Errorf("ConnectOperator with a wrong password: %v", err)
+		t.Errorf("ConnectOperator with a wrong password: %v, want ErrAuthorization", err)
 	}
 	access.TokenFile = ""
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
 	if !errors.Is(err, natsgo.ErrAuthorization) || !strings.Contains(err.Error(), "neither CredentialsFile") {
-		t.Errorf("ConnectOperator without a password: %v", err)
+		t.Errorf("ConnectOperator without a password: %v, want ErrAuthorization", err)
 	}
 	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("ConnectOperator with an invalid cluster: %v, want ErrInvalid", err)
+		t.Errorf("OperatorPermissions with an invalid cluster: %v, want ErrInvalid", err)
 	}
 	if _, err := nats.OperatorPermissions("a", ">"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("ConnectOperator with an invalid name: %v, want ErrInvalid", err)
+		t.Errorf("OperatorPermissions with an invalid name: %v, want ErrInvalid", err)
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(start(t, embedded.Config{})), Cluster: "c", Name: "ops"})
 	if _, err := ops.Ask(t.Context(), "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
@@ -260,7 +260,7 @@ func TestAskAnyNodeTwice(t *testing.T) {
 	if err := awake.HandleAdmin(func(context.Context, string, []byte) []byte { return []byte("well") }); err != nil {
 		t.Fatal(err)
 	}
-	if err := paused.Close(); err != nil { // otherwise it would probably receive the request again
+	if err := paused.Close(); err != nil { // an open carrier would probably receive the request again
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {

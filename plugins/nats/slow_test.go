@@ -18,7 +18,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// slowProxy is a proxy of a server. It greets a client, then pauses, and works afterwards.
+// slowProxy forwards connections to a server. It completes the handshake of a new connection, and
+// then forwards no replies during a pause.
 type slowProxy struct {
 	net.Listener
 
@@ -54,7 +55,7 @@ func startSlowProxy(t *testing.T, s *embedded.Server) *slowProxy {
 	return h
 }
 
-// reset closes all connections. New connections pause after they were accepted.
+// reset closes all connections. New connections pause after their handshake.
 func (h *slowProxy) reset(pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +96,8 @@ func (h *slowProxy) serve(client net.Conn) {
 	_, _ = io.Copy(client, from)
 }
 
-// A carrier keeps its connection to a server that is slow after a reconnect, within the time-out.
+// A carrier keeps its connection to a server whose replies are slow after a reconnect, but arrive
+// within the time-out.
 func TestReconnectToASlowServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})

@@ -171,7 +171,7 @@ func flowBackpressure(f *fixture) {
 	f.until("backpressure", func() bool {
 		err := a.Send(b.Self(), transport.Data, kindA, chunk(sent))
 		if err != nil && !errors.Is(err, transport.ErrBackpressure) {
-			f.Fatalf("Send: %v", err)
+			f.Fatalf("Send: %v, want ErrBackpressure", err)
 		}
 		if err == nil {
 			sent++

@@ -127,7 +127,7 @@ func TestDirInUse(t *testing.T) {
 			_ = other.Close()
 		}
 		if !errors.Is(failed, embedded.ErrInUse) || !strings.Contains(failed.Error(), dir) {
-			t.Errorf("Start of a second server: %v", failed)
+			t.Errorf("Start of a second server: %v, want ErrInUse", failed)
 		}
 	}
 	let := func(s *embedded.Server) {
