@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// pair is a cluster of two members. a hosts all shards. b has a status; it has ended, or it hosts
-// the shards in the field b.
+// pair is a cluster of two members. Member a hosts all shards. Member b has the given status. It
+// hosts the shards in the field b, or has ended if the field is nil.
 type pair struct {
 	status string
 	b      *sharding.AdminRegion

@@ -210,7 +210,7 @@ func (h *host) up() bool {
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }
 
-// healthySince returns the time from which on the node and the network have had no fault.
+// healthySince returns the time since which the node and the network have had no fault.
 func (c *cluster) healthySince(h *host) time.Duration {
 	if !c.healthy(h) || c.runningFaults > 0 {
 		return c.w.Now()
@@ -218,7 +218,7 @@ func (c *cluster) healthySince(h *host) time.Duration {
 	return max(h.p.Resumed(), c.faultEnded)
 }
 
-// restart restarts a node, unless it would form a cluster of its own.
+// restart restarts a node, unless the node would form a second cluster.
 func (c *cluster) restart(name string) {
 	members := c.members()
 	accepts := func(h *host) bool { return h.p.Node().Name != name && c.isSeed(h) && c.healthy(h) && h.up() }
@@ -256,7 +256,7 @@ type workload struct {
 }
 
 func newWorkload(c *cluster, seed, salt uint64) workload {
-	return workload{c: c, w: c.w, rand: rand.New(rand.NewPCG(seed, salt))} //nolint:gosec // it has to be repeatable
+	return workload{c: c, w: c.w, rand: rand.New(rand.NewPCG(seed, salt))} //nolint:gosec // must be repeatable
 }
 
 // later calls f repeatedly, at random intervals around a duration, until the workload is quiet.

@@ -147,7 +147,7 @@ type DataPlan struct {
 
 // NewDataPlan returns the plan of a seed.
 func NewDataPlan(seed uint64, plan Plan) DataPlan {
-	r := rand.New(rand.NewPCG(seed, 0xda7a91a7)) //nolint:gosec // it has to be repeatable
+	r := rand.New(rand.NewPCG(seed, 0xda7a91a7)) //nolint:gosec // must be repeatable
 	p := DataPlan{Pace: 600 * time.Millisecond, Durable: r.IntN(4) > 0, Pruned: r.IntN(5) > 1}
 	c := &p.Config
 	// must be reproducible
@@ -177,7 +177,7 @@ func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	case 4:
 		c.GossipInterval, c.NotifyInterval, c.DeltaInterval = time.Second, 200*time.Millisecond, 100*time.Millisecond
 	}
-	if len(plan.Names) > 10 && r.IntN(2) == 0 { // in large clusters, where changes are sent to a slice at a time, some changes have to be dropped
+	if len(plan.Names) > 10 && r.IntN(2) == 0 { // large clusters send changes to some nodes at a time; a small log then drops some changes
 		c.MaxLog = 2 + r.IntN(6)
 	}
 	if r.IntN(40) == 0 {
@@ -268,10 +268,10 @@ func (d *data) replicate(h *host) *replicator {
 	}
 	cfg := d.plan.Config
 	cfg.Name, cfg.Self, cfg.Started, cfg.MaxMessage = "sim", self, h.p.Wall(), cmp.Or(cfg.MaxMessage, maxPayload-replication.Overhead)
-	if d.plan.Forgotten { // clocks must be correct by that time
+	if d.plan.Forgotten { // markers expire by wall-clock time, so all wall clocks must agree
 		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
 	}
-	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // it has to be repeatable
+	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // must be repeatable
 	r.m = must(replication.New(cfg))
 	d.all = append(d.all, r)
 	d.byNode[h.p.Node()] = r
@@ -394,7 +394,7 @@ func (r *replicator) end() {
 		return
 	}
 	r.ended = true
-	if r.writing != nil && r.d.rand.IntN(2) == 0 { // the records of a running write are on disk or not
+	if r.writing != nil && r.d.rand.IntN(2) == 0 { // at random, the disk stores or loses a running write
 		r.d.hit("disk", "written at the end")
 		r.disk.write(*r.writing)
 	}

@@ -47,8 +47,8 @@ func (q *request) String() string {
 	return fmt.Sprintf("%s of %q, %v", subject, q.key.key, q.level)
 }
 
-// settled is a number in a register and the count of replicas that hold at least this number,
-// because a write was acknowledged or a read was repaired.
+// settled is a number in a register, and the count of replicas that held at least this number when
+// a write was acknowledged or a read was repaired.
 type settled struct {
 	view *view
 	held int
@@ -139,7 +139,7 @@ func checkQuorum(q *request, a *replication.Reply) {
 	switch a.Outcome {
 	case replication.Done, replication.NotFound, replication.TimedOut, replication.TooFew:
 	case replication.Deleted:
-		if q.write != nil { // deleted before
+		if q.write != nil { // the key was already deleted
 			return
 		}
 	case replication.StoreFailed:
@@ -219,9 +219,9 @@ func (q *request) promise(v *view) {
 	q.by.d.hit("promise", row)
 }
 
-// readSees checks three rules. A read sees the earlier changes of its own node. It sees all earlier
-// writes that were acknowledged by so many nodes that the nodes of the read include one of them. It
-// sees nothing that was never written.
+// readSees checks three rules. A read returns the earlier changes of its own node. A read returns
+// each earlier write that was acknowledged by enough nodes to overlap with the nodes of the read. A
+// read returns nothing that was never written.
 func readSees(q *request, a *replication.Reply) {
 	deleted, found := a.Outcome == replication.Deleted, a.Outcome == replication.Done
 	if deleted && q.key.kind != leased && q.key.kind.tracked() && !q.key.deleting() {
@@ -362,9 +362,10 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			o.d.hit("checked", "writes when a node is pruned")
 			switch {
 			case here:
-			case slices.ContainsFunc(living, has) && !k.durable: // durable data may have come from a disk just now
-				// Another writer may still write it without having seen the pruning; the removed
-				// node cannot. A deletion belongs to no node: it is not moved, and still spreads.
+			case slices.ContainsFunc(living, has) && !k.durable: // a node may have loaded durable data from its disk a moment ago
+				// A node other than the removed one may have made the write before it receives the
+				// pruning, and then still sends it. A deletion belongs to no node. Pruning does not
+				// move it, and it still spreads.
 				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
 					o.h.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())

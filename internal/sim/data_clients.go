@@ -181,7 +181,7 @@ func (d *data) change(r *replicator, k *datum) {
 		})
 	case balance:
 		w.n = int64(1 + d.rand.IntN(5))
-		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // a node that takes over the history of another one counts in one direction only
+		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // countOf needs this: a node that takes over history counts in one direction only
 			w.n = -w.n
 		}
 		update(d, r, w, func(c crdt.PNCounter) (crdt.PNCounter, error) {
@@ -526,8 +526,9 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	return true
 }
 
-// present is contained without the assumption that a deleted key contains everything. A node that
-// has deleted a key holds nothing that other nodes could lack.
+// present reports whether the value contains the write. Unlike contained, it does not count a
+// deleted key as containing every write. A node that has deleted a key holds nothing that other
+// nodes could lack.
 func (w *write) present(v crdt.Value, deleted, found bool) bool {
 	return deleted == (w.do == deletes) && w.contained(v, deleted, found)
 }
@@ -599,8 +600,9 @@ type holders struct{ of []*replicator }
 
 func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 
-// mayReappear reports whether removed elements may reappear: a node that takes over history adds its
-// elements again, which is concurrent with removals by nodes that have not seen the takeover.
+// mayReappear reports whether removed elements may reappear. A node that takes over history adds
+// its elements again. This addition is concurrent with removals by nodes that have not received the
+// takeover.
 func (w *write) mayReappear() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
 		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // paused nodes are pruned as well
@@ -620,7 +622,7 @@ func (d *data) recordHolders() {
 	}
 	d.held = append(d.held, now)
 	d.rounds++
-	again := d.rounds%5 == 0 // others may have it by now
+	again := d.rounds%5 == 0 // more replicators may hold the write
 	for _, k := range d.keys {
 		if d.plan.prunes(k) && (k.kind == counter || k.kind == balance) {
 			k.recordSum(now)

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/sim"
 )
 
-// A replicator that has deleted a key has no additions to the key present. So other replicators
-// without the additions have lost nothing.
+// On a replicator that has deleted a key, no addition to the key counts as present. Replicators
+// without the addition have therefore lost nothing.
 func TestDeletedHoldsNoAddition(t *testing.T) {
 	t.Parallel()
 	with, without := dict(t, "x"), dict(t, "y")

@@ -53,9 +53,9 @@
 //
 // In one of eight seeds only planned moves happen, some of them while messages to the leaving node
 // are slow. No command is then lost or refused, a leaving node hands off its shards in time, and
-// remembered entities start again. The exception is a leaving node while no coordinator runs. After
-// the timeout of package sharding, this node refuses the commands for shards without a known home,
-// and their callers get the error.
+// remembered entities start again. There is one exception: if a node leaves while no coordinator
+// runs, it refuses the commands for shards without a known home after the timeout of package
+// sharding. Their callers get the error.
 //
 // # Excluded faults
 //

@@ -320,7 +320,7 @@ func joinNew(c *cluster) bool {
 		return false
 	}
 	name := fmt.Sprintf("z%02d", len(c.names))
-	if c.w.Rand.IntN(2) == 0 { // its name may also sort first
+	if c.w.Rand.IntN(2) == 0 { // some new names sort before all others
 		name = "a" + name
 	}
 	c.names = append(slices.Clip(c.names), name)

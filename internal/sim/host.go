@@ -94,7 +94,7 @@ func (c *cluster) config(p *env.Process) node.Config {
 	if p.Node().Name != c.shard.plan.Proxy {
 		cfg.Membership.Roles = []string{shardRole}
 	}
-	cfg.Membership.Rand = rand.New(rand.NewPCG(c.w.Rand.Uint64(), p.Node().UID)) //nolint:gosec // it has to be repeatable
+	cfg.Membership.Rand = rand.New(rand.NewPCG(c.w.Rand.Uint64(), p.Node().UID)) //nolint:gosec // must be repeatable
 	return cfg
 }
 
@@ -140,10 +140,11 @@ func (h *host) Receive(m env.Message) {
 	}
 }
 
-// delays has the node's time at which the last delayed message of a workload is delivered.
+// delays holds the time, on the node's clock, at which the last delayed message of a workload is
+// delivered.
 type delays struct{ last time.Duration }
 
-// deliver calls f, later if the node is overloaded or earlier messages wait.
+// deliver calls f. It delays the call if the node is overloaded or if earlier messages wait.
 func (d *delays) deliver(h *host, r *rand.Rand, f func()) {
 	lag, now := h.c.overload[h.p.Place().Name], h.p.Now()
 	if lag == 0 && d.last <= now {

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// legalTransition: the status of a member only advances. Intermediate ones may be missed.
+// legalTransition: the status of a member only advances. A node may miss intermediate statuses.
 func legalTransition(h *host, e membership.Event) {
 	before, known := h.observed.members[e.Member.Node]
 	switch {
@@ -141,7 +141,7 @@ func sameClockSameContent(h *host, g membership.Gossip) {
 	h.c.contents[digest] = hash.Sum64()
 }
 
-// oneSide: two running nodes never have removed each other. Paused nodes are not compared: after a
+// oneSide: no two running nodes have removed each other. Paused nodes are not compared: after a
 // long pause, a node is suspended until other members have confirmed it.
 func oneSide(h *host, old, g membership.Gossip) {
 	if membership.SameSlice(old.Tombstones(), g.Tombstones()) {
@@ -242,8 +242,8 @@ func decidesWhenStable(h *host, e node.Effects) {
 	}
 }
 
-// observed is the view of an observer of a node, from its events, and the gossip before the current
-// step.
+// observed is the view that a subscriber derives from the events of a node, and the gossip of the
+// node before the current step.
 type observed struct {
 	members     map[identity.Node]identity.Member
 	unreachable map[identity.Node]bool
@@ -441,7 +441,7 @@ func onlyTheFirstSeedFounds(h *host) {
 		h.violate("only-the-first-seed-founds", "it forms a cluster but is not the first seed")
 	}
 	// A node that was cut off or paused cannot have replied. Its cluster can never merge with the
-	// new one, so an operator has to end it.
+	// new one. An operator therefore has to kill the nodes of its cluster.
 	for _, other := range h.c.members() {
 		switch {
 		case other == h:

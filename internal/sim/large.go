@@ -146,7 +146,7 @@ func (b *largeCluster) start(name string) {
 		return n
 	})
 	n.m = must(node.New(node.Config{Cluster: "large", Membership: membership.Config{
-		Self: n.p.Node(), Started: n.p.Wall(), Rand: rand.New(rand.NewPCG(b.w.Rand.Uint64(), n.p.Node().UID)), //nolint:gosec // it has to be repeatable
+		Self: n.p.Node(), Started: n.p.Wall(), Rand: rand.New(rand.NewPCG(b.w.Rand.Uint64(), n.p.Node().UID)), //nolint:gosec // must be repeatable
 	}}))
 	b.nodes = append(b.nodes, n)
 	n.p.Do(func() {

@@ -51,7 +51,7 @@ type Plan struct {
 
 // NewPlan derives a plan from a seed.
 func NewPlan(seed uint64) Plan {
-	r := rand.New(rand.NewPCG(seed, 0x91a7)) //nolint:gosec // it has to be repeatable
+	r := rand.New(rand.NewPCG(seed, 0x91a7)) //nolint:gosec // must be repeatable
 	p := Plan{
 		LeaseTimeout: 15 * time.Second, LeaseCall: 3 * time.Second, Faults: 8 + r.IntN(7), Least: 120 * time.Second, Shutdown: r.IntN(10) == 0,
 		Singletons: []Singleton{{Name: "plain"}, {Name: "leased", Lease: true}, {Name: coordination, Role: shardRole}},
@@ -77,7 +77,7 @@ func NewPlan(seed uint64) Plan {
 func chooseDowning(r *rand.Rand, n int) splitbrain.Settings {
 	var s splitbrain.Settings
 	if r.IntN(3) > 0 {
-		switch { // suits the size
+		switch { // longer in larger clusters
 		case n <= 5:
 			s.StableAfter = 7 * time.Second
 		case n <= 10:
@@ -114,8 +114,8 @@ type Size struct {
 	// Took, Faults and Messages (to entities) are the minimum of all seeds.
 	Took             time.Duration
 	Faults, Messages int
-	// Seeds is the number of simulations, Replicated of those with the coordinator's state in
-	// replicated data instead of a journal.
+	// Seeds is the number of simulations. In Replicated of them, the coordinator's state is in
+	// replicated data, and in the others in a journal.
 	Seeds, Replicated int
 }
 
@@ -202,7 +202,7 @@ func (c Coverage) add(n node.Counters) {
 	c.hit("node", "exit timed out", n.ExitTimeouts)
 }
 
-// enough is a number of seeds. Each event that is not rare must occur in one of them.
+// enough is the number of seeds in which each event that is not rare must occur at least once.
 const enough = 200
 
 // required returns the number of seeds in which an event must occur at least once. It returns never

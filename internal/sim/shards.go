@@ -40,7 +40,7 @@ type sharding struct {
 	last           map[sender]uint64
 	storeCallCount uint64        // number of store calls
 	activeAt       time.Duration // since when a coordinator is active; 0 if none is
-	misconfigured  string        // name of the node that will have another setting when it starts again
+	misconfigured  string        // name of the node whose next process has a different setting
 	closing        bool          // clients send no more commands
 }
 
@@ -324,8 +324,8 @@ func (s *shardNode) restart() {
 	}
 }
 
-// delayWaysTo delays the links to a node that is about to leave, except the link from its
-// coordinator, so that messages in flight arrive late. It returns the time until the node leaves.
+// delayWaysTo delays the links to a node that is about to leave, so that messages in flight arrive
+// late. It does not delay the link from the coordinator. It returns the time until the node leaves.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	coord, known := s.m.Coordinator()
 	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
@@ -359,9 +359,9 @@ func (s *shardNode) asks(k coordinator.Kind) {
 	}
 }
 
-// gaveUp reports whether a command may be refused in a calm plan: its node leaves, has not learned
-// the home of the shard, and could not learn it for giveUpAfter because no coordinator was active
-// long enough.
+// gaveUp reports whether a command may be refused in a calm plan. Its node must be leaving without
+// the home of the shard, and could not request the home for giveUpAfter because no coordinator was
+// active long enough.
 func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)

@@ -17,8 +17,8 @@ import (
 // requests need a repetition.
 const enoughToLeave = 6 * time.Second
 
-// stale reports whether a node is paused, or has just resumed and still runs entities from before:
-// other nodes may have taken them over.
+// stale reports whether a node is paused, or has resumed a moment ago and still runs its old
+// entities. Other nodes may have taken over these entities.
 func (s *shardNode) stale() bool {
 	p := s.h.p
 	return p.Paused() || p.Resumed() > s.since && s.d.w.Now() <= p.Resumed()+overlap
@@ -70,7 +70,7 @@ func oneOwner(s *shardNode) {
 }
 
 // leavesInTime checks that, without failures, a coordinator moves all shards from a leaving node if
-// another one stays.
+// another node stays.
 func leavesInTime(s *shardNode) {
 	d := s.d
 	if !d.plan.Calm || len(s.m.Hosted()) == 0 || d.activeAt == 0 || d.w.Now() < d.activeAt+enoughToLeave {

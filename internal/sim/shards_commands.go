@@ -151,7 +151,7 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	d.last[from] = max(d.last[from], nr)
 }
 
-// refused records a command that is not delivered, and informs the caller.
+// refused records a command that is not delivered, and returns an error to its caller.
 func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	nr := numberOf(r.Message)
 	l := d.command(nr)
@@ -380,13 +380,13 @@ type entity struct {
 	s           *shardNode
 	at          place
 	a           *account
-	known       int // number of stored commands it has seen
+	known       int // number of stored commands that it has loaded
 	loaded      bool
 	writing     bool
 	onPath      bool
 	touched     bool // by the path
 	passivating bool // asked to stop if idle, and has not replied
-	stop        bool // after the mailbox
+	stop        bool // stops when the mailbox is empty
 	killed      bool
 	ended       bool
 	mailbox     []uint64

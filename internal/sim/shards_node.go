@@ -130,7 +130,8 @@ func (s *shardNode) updateMembers() {
 	}
 }
 
-// leave hands off all shards, possibly after a delay, and calls then at the end or at a timeout.
+// leave hands off all shards, possibly after a delay. It calls then when the shards are handed off
+// or at a timeout.
 func (s *shardNode) leave(then func()) {
 	s.after(s.d.delayWaysTo(s), func() {
 		s.left = then

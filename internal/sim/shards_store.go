@@ -230,7 +230,7 @@ type replicatedStore struct {
 	d       *sharding
 	known   map[edition]coordinator.State
 	acked   map[edition]bool
-	tried   []coordinator.Change // changes by nodes that have no reply
+	tried   []coordinator.Change // changes whose nodes have not received a reply
 	last    edition              // the last acknowledged version
 	holders []*replicator        // the replicators that had it
 }

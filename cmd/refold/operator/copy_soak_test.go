@@ -104,8 +104,8 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
 		t.Fatalf("the copy had ended before the kill: %v\n%s", exit, output.String())
 	}
-	// Otherwise the server would store the blocked writes after the unlock, perhaps all that remain
-	// to be copied.
+	// End the connections of the killed copy. Otherwise the server would store the blocked writes
+	// after the unlock, and might leave nothing for the second copy.
 	const clients = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
 	do("SELECT pg_terminate_backend(pid) " + clients)
 	for count("SELECT count(*) "+clients) > 0 {

@@ -51,8 +51,8 @@ type Env struct {
 // New returns an environment for a seed.
 func New(seed uint64) *Env {
 	return &Env{
-		Rand: rand.New(rand.NewPCG(seed, 0x5eed)), Network: Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}}, //nolint:gosec // it has to be repeatable
-		dataRand: rand.New(rand.NewPCG(seed, 0x1a9e5)), //nolint:gosec // it has to be repeatable
+		Rand: rand.New(rand.NewPCG(seed, 0x5eed)), Network: Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}}, //nolint:gosec // must be repeatable
+		dataRand: rand.New(rand.NewPCG(seed, 0x1a9e5)), //nolint:gosec // must be repeatable
 		hash:     fnvOffset, places: map[string]*Place{}, byUID: map[uint64]*Process{}, ordered: map[route]time.Duration{},
 		gaps: map[[2]uint64]Gap{},
 	}

@@ -78,8 +78,8 @@ type Result struct {
 	// Restarts is the number of restarted nodes, Took the duration of all restarts.
 	Restarts int
 	Took     time.Duration
-	// HandOffs is the number of completed hand-offs, Failed of abandoned ones. Most is the maximum
-	// number of hand-offs of one shard.
+	// HandOffs is the number of completed hand-offs, and Failed the number of abandoned ones. Most
+	// is the maximum number of hand-offs of one shard.
 	HandOffs, Failed, Most int
 	// Owners is the maximum number of nodes that hosted one shard at the same time.
 	Owners int
@@ -94,8 +94,8 @@ type Result struct {
 	Forced  int
 	// Coordinators is the number of coordinators.
 	Coordinators int
-	// Commands is the number of sent commands, Delivered of those that reached their entity,
-	// Refused of those whose senders received an error.
+	// Commands is the number of sent commands. Delivered of them reached their entity. For Refused
+	// of them the sender received an error.
 	Commands, Delivered, Refused int
 	// Steps is the number of steps of all machines.
 	Steps int

@@ -115,7 +115,8 @@ func (s *server) fill(ctx context.Context, o *order) (result, error) {
 	})
 }
 
-// update lets callers update random keys at WriteMajority. A set receives an element again.
+// update lets callers update random keys at WriteMajority. In a set, the callers add an element
+// that the set already contains.
 func (s *server) update(ctx context.Context, o *order) (result, error) {
 	keys := dataKeys(o.Set, o.Count)
 	elements := make([][]string, 10)

@@ -211,7 +211,7 @@ type setup struct {
 	// Cluster is the name of the cluster, "bench" by default.
 	Cluster string `json:",omitempty"`
 	Downing downing.Settings
-	// NoWait does not wait until the node is Up.
+	// NoWait joins without waiting until the node is Up.
 	NoWait bool `json:",omitempty"`
 	// Data starts a replicator.
 	Data bool `json:",omitempty"`
