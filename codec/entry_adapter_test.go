@@ -51,12 +51,12 @@ func TestAdapt(t *testing.T) {
 	for _, r := range []*codec.Registry{r, r.Using(codec.JSON())} {
 		manifest, payload, failed := ok(t, r).Encode(plane{wings: 4})
 		if failed != nil || manifest != "plane@2" && manifest != "plane@2+json" {
-			t.Fatalf("%s, %v", manifest, failed)
+			t.Fatalf("the manifest is %s, %v, want plane@2 or plane@2+json", manifest, failed)
 		}
 		for _, name := range []string{manifest, strings.Replace(manifest, "plane", "aeroplane", 1)} {
 			got, err := r.Decode(name, payload)
 			if err != nil || got != (plane{wings: 4}) {
-				t.Errorf("%s: %v, %v", name, got, err)
+				t.Errorf("%s: decoded %v, %v, want 4 wings", name, got, err)
 			}
 		}
 		_, _, err := r.Encode(plane{wings: 3})
@@ -70,7 +70,7 @@ func TestAdapt(t *testing.T) {
 	}
 	manifest, payload := stored(t, "plane", 1, planeRowV1{3})
 	if got, err := r.Decode(manifest, payload); err != nil || got != (plane{wings: 6}) {
-		t.Errorf("version 1: %v, %v", got, err)
+		t.Errorf("version 1: decoded %v, %v, want 6 wings", got, err)
 	}
 	if _, err := r.Decode("plane@2", []byte("\x81\xa5Wings\x03")); !errors.Is(err, errWings) || !strings.Contains(err.Error(), "plane@2") {
 		t.Errorf("Decode with an adapter that fails: %v", err)
@@ -142,7 +142,7 @@ func TestNilResults(t *testing.T) {
 		t.Errorf("Encode: %v, want an error that names the function", err)
 	}
 	if _, _, err := r.Encode((*plane)(nil)); err == nil || !strings.Contains(err.Error(), "a nil *codec_test.plane") {
-		t.Errorf("Encode of nil: %v", err)
+		t.Errorf("Encode of nil: %v, want an error about a nil pointer", err)
 	}
 	for manifest, want := range map[string]string{
 		"plane@2": "value 1 of 1 that the function for plane@2 returned is nil (*codec_test.plane)",
@@ -156,7 +156,7 @@ func TestNilResults(t *testing.T) {
 		}
 	}
 	if got, err := r.Decode("plane@2", []byte("\x81\xa5Wings\x04")); err != nil || !equal(got, &plane{4}) {
-		t.Errorf("Decode: %v, %v", got, err)
+		t.Errorf("Decode: %v, %v, want 4 wings", got, err)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	if _, err := r.Decode(manifest, payload); !errors.Is(err, codec.ErrUnknown) {
-		t.Errorf("Decode of a split value: %v", err)
+		t.Errorf("Decode of a split value: %v, want ErrUnknown", err)
 	}
 	manifest, payload = stored(t, "moved", 1, movedV1{})
 	if got, err := r.DecodeAppend(nil, manifest, payload); err != nil || len(got) != 0 {
@@ -122,7 +122,7 @@ func TestSplitMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %v", manifest, err, want)
 		}
 		if len(got) != 1 {
-			t.Errorf("%s: dst has %v", manifest, got)
+			t.Errorf("%s: after the error dst is %v, want it unchanged", manifest, got)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestNamedMapAsOldType(t *testing.T) {
 	))
 	manifest, payload := stored(t, "opened", 1, map[string]string{"name": "ann"})
 	if got, err := r.Decode(manifest, payload); err != nil || got != (opened{"ann"}) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("decoded %v, %v, want the owner ann", got, err)
 	}
 }
 
@@ -159,6 +159,6 @@ func TestAddedAndRemovedFields(t *testing.T) {
 	_, payload := stored(t, "thing", 1, before{"x", []map[string]int{{"a": 1}}, 5})
 	r := ok(t, codec.Types(codec.Name[after]("thing")))
 	if got, err := r.Decode("thing", payload); err != nil || got != (after{"", "x", 5}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("decoded %+v, %v, want the values of the remaining fields", got, err)
 	}
 }

@@ -112,6 +112,6 @@ func TestSplitErrors(t *testing.T) {
 	t.Parallel()
 	r := ok(t, movedTypes())
 	if got, err := r.DecodeAppend([]any{1}, "moved@2", []byte("\x81\xa4City\xa7nowhere")); !errors.Is(err, errNowhere) || len(got) != 1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("%v, %v, want dst unchanged and the error of the method", got, err)
 	}
 }

@@ -68,7 +68,7 @@ func TestCheckDoesNotAllocate(t *testing.T) { //nolint:paralleltest // counts al
 			t.Error("malformed")
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Check allocates %v times, want 0", n)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestEncodeLimitsTheDepth(t *testing.T) {
 			t.Errorf("%s: 100 levels: %v", format, err)
 		}
 		if _, _, err := r.Encode(list(101)); !errors.Is(err, codec.ErrLimit) {
-			t.Errorf("%s: 101 levels: %v", format, err)
+			t.Errorf("%s: 101 levels: %v, want ErrLimit", format, err)
 		}
 		var circle node
 		circle.Next = &circle
@@ -165,10 +165,10 @@ func TestAmplificationIsRejected(t *testing.T) {
 		}
 		got, err := r.Decode("t", payload)
 		if !errors.Is(err, codec.ErrLimit) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want ErrLimit", path, err)
 		}
 		if got != nil {
-			t.Errorf("%s: a value was returned", path)
+			t.Errorf("%s: Decode returned a value with its error", path)
 		}
 	}
 	if _, err := r.Decode("t", []byte("\x81\xa5Fixed\xc0")); err != nil {
@@ -176,7 +176,7 @@ func TestAmplificationIsRejected(t *testing.T) {
 	}
 	// Encode rejects a value that Decode would reject.
 	if _, _, err := r.Encode(amplifier{Structs: make([]sparse, n)}); !errors.Is(err, codec.ErrLimit) {
-		t.Errorf("%v", err)
+		t.Errorf("Encode: %v, want ErrLimit", err)
 	}
 }
 

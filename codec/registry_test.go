@@ -136,7 +136,7 @@ func TestUnknown(t *testing.T) {
 	r := ok(t, codec.Types(codec.Name[opened]("opened"), codec.Name[*closed]("closed")))
 	for _, v := range []any{closed{}, &opened{}, nil, 3} {
 		if _, _, err := r.Encode(v); !errors.Is(err, codec.ErrNotRegistered) {
-			t.Errorf("Encode(%#v): %v", v, err)
+			t.Errorf("Encode(%#v): %v, want ErrNotRegistered", v, err)
 		}
 	}
 	if _, _, err := r.Encode(&opened{}); !strings.Contains(err.Error(), "*codec_test.opened") {
@@ -149,12 +149,12 @@ func TestUnknown(t *testing.T) {
 		"", "shut", "opened@2", "opened@0", "opened@1", "opened@01", "opened@x", "opened@", "opened+", "opened+msgpack", "opened+xml", "opened+json@2", "@", "+",
 	} {
 		if _, err := r.Decode(manifest, []byte("\x80")); !errors.Is(err, codec.ErrUnknown) || !strings.Contains(err.Error(), `"`+manifest+`"`) {
-			t.Errorf("Decode(%q): %v", manifest, err)
+			t.Errorf("Decode(%q): %v, want ErrUnknown", manifest, err)
 		}
 	}
 	for manifest, payload := range map[string]string{"closed": "\xc0", "closed+json": "null", "opened": "", "opened+json": ""} {
 		if v, err := r.Decode(manifest, []byte(payload)); !errors.Is(err, codec.ErrMalformed) {
-			t.Errorf("Decode(%q, %q) = %#v, %v", manifest, payload, v, err)
+			t.Errorf("Decode(%q, %q) = %#v, %v, want ErrMalformed", manifest, payload, v, err)
 		}
 	}
 	var none *codec.Registry
@@ -187,7 +187,7 @@ func TestDecodeAppendKeepsDst(t *testing.T) {
 		t.Fatal(dst, err)
 	}
 	if _, err = r.Decode("gone", nil); !errors.Is(err, codec.ErrUnknown) {
-		t.Errorf("Decode of a removed name: %v", err)
+		t.Errorf("Decode of a removed name: %v, want ErrUnknown", err)
 	}
 }
 

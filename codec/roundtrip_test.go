@@ -440,7 +440,7 @@ func TestTypesWithMarshalers(t *testing.T) {
 	}
 	for _, payload := range []string{"\x93\x01\x02\x03", "\x91\xa1x", "\xa1x"} {
 		if _, err := registry[pairForm](t).Decode("t", []byte(payload)); !errors.Is(err, codec.ErrMalformed) {
-			t.Errorf("%x: %v", payload, err)
+			t.Errorf("%x: %v, want ErrMalformed", payload, err)
 		}
 	}
 }
@@ -531,7 +531,7 @@ func TestMismatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.Decode("t", payload); !errors.Is(err, codec.ErrMalformed) || !strings.Contains(err.Error(), c.path+": ") {
-			t.Errorf("%v into %s: %v, %v", c.value, c.path, got, err)
+			t.Errorf("%v into %s: %v, %v, want ErrMalformed", c.value, c.path, got, err)
 		}
 	}
 	payload, err := msgpack.Marshal(map[string]any{"Inner": []any{map[string]any{}, map[string]any{"ID": 5}}})
@@ -539,7 +539,7 @@ func TestMismatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = r.Decode("t", payload); err == nil || !strings.Contains(err.Error(), "codec: decode t: Inner[1].ID: malformed data: an integer, want string") {
-		t.Errorf("%v", err)
+		t.Errorf("Decode: %v, want an error with the path Inner[1].ID", err)
 	}
 	for _, payload := range []string{
 		"\x81\xa3Any\xd4\x05\x00",             // an unknown extension
@@ -551,7 +551,7 @@ func TestMismatches(t *testing.T) {
 		"\x81\xa3Any\xc1", "\x80\x80", "\x81", // damaged
 	} {
 		if got, err := r.Decode("t", []byte(payload)); !errors.Is(err, codec.ErrMalformed) {
-			t.Errorf("%q: %v, %v", payload, got, err)
+			t.Errorf("%q: %v, %v, want ErrMalformed", payload, got, err)
 		}
 	}
 	if got, err := r.Decode("t", []byte("\xc0")); err != nil || !reflect.DeepEqual(got, target{}) {

@@ -75,7 +75,7 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(data) != cap(data) {
-		t.Errorf("%d bytes with a capacity of %d", len(data), cap(data))
+		t.Errorf("%d bytes with a capacity of %d, want equal numbers", len(data), cap(data))
 	}
 	a.History[0].N = 77
 	for range 20 {
@@ -101,10 +101,10 @@ func TestState(t *testing.T) {
 
 	for _, bad := range []any{nil, account{}, (*account)(nil), &meta{}} {
 		if _, err := st.Encode(bad); err == nil {
-			t.Errorf("Encode(%T) was accepted", bad)
+			t.Errorf("Encode(%T) returned no error", bad)
 		}
 		if err := st.Decode(data, bad); err == nil {
-			t.Errorf("Decode into %T was accepted", bad)
+			t.Errorf("Decode into %T returned no error", bad)
 		}
 	}
 	if err := st.Decode(data[:len(data)-1], fresh()); err == nil {

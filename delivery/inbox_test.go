@@ -58,7 +58,7 @@ func TestInboxWithoutOutbox(t *testing.T) {
 		b.Record(h)
 		b.RecordRefusal(h, errLocked)
 		if b.Seen(h) || b.Refusal(h) != nil || b.Senders() != 0 {
-			t.Errorf("%+v was seen", h)
+			t.Errorf("the inbox counts %+v as seen", h)
 		}
 	}
 	b.Record(from("a", 5, 5))

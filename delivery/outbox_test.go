@@ -96,7 +96,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%d deliveries are kept, want 4", n)
 	}
 	if err := o.Room(1); !errors.Is(err, delivery.ErrFull) || !strings.Contains(err.Error(), "account|alice#Transfers: no room for 1 deliveries, 4 of at most 3 are unconfirmed") {
-		t.Errorf("Room(1) beyond the maximum is %v", err)
+		t.Errorf("Room(1) beyond the maximum is %v, want ErrFull", err)
 	}
 	o.Confirm(1)
 	o.Confirm(2)
@@ -128,12 +128,12 @@ func TestAnswers(t *testing.T) {
 
 	s, ok := second.Answered(42, nil).(delivery.Answered[Credit, int])
 	if !ok || s.Nr != nr || s.To != bob || s.Message.Amount != 5 || s.Message.Nr != nr || s.Attempt != 2 || s.Value != 42 || s.Err != nil {
-		t.Errorf("the answer gives %+v", s)
+		t.Errorf("the signal of the answer is %+v", s)
 	}
 	refusal := fmt.Errorf("no: %w", errLocked)
 	r, ok := first.Answered(1, refusal).(delivery.Answered[Credit, int])
 	if !ok || !errors.Is(r.Err, errLocked) || r.Value != 0 || r.Attempt != 1 {
-		t.Errorf("the refusal gives %+v", r)
+		t.Errorf("the signal of the refusal is %+v", r)
 	}
 	if !o.Admit(s) || !o.Admit(r) {
 		t.Error("Admit dropped an answer to an unconfirmed delivery")

@@ -91,7 +91,7 @@ func TestStoredForm(t *testing.T) {
 	}
 	all := slices.Collect(e.Out.All())
 	if len(all) != 2 || all[0].Nr != 2 || all[1].Nr != 4 || all[1].To.ID != "bob" || all[1].To.Type != "account" || all[1].Message.Amount != 30 {
-		t.Errorf("the outbox holds %+v", all)
+		t.Errorf("the outbox contains %+v, want deliveries 2 and 4", all)
 	}
 	if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 5 {
 		t.Errorf("the next number is %d, want 5", nr)
@@ -110,10 +110,10 @@ func TestEmptyStateIsSmall(t *testing.T) {
 	}
 	e := decode(t, data)
 	if e.Out.Unconfirmed() != 0 || e.In.Senders() != 0 {
-		t.Errorf("the decoded state is %+v", e)
+		t.Errorf("the decoded state is %+v, want an empty outbox and inbox", e)
 	}
 	if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 1 {
-		t.Errorf("the first number is %d", nr)
+		t.Errorf("the first number is %d, want 1", nr)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestRestored(t *testing.T) {
 	}
 	sends := e.Out.Recovered(now).Sends
 	if len(sends) != 1 || sends[0].Attempt != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 2, 2) {
-		t.Errorf("a recovery sends %+v", sends)
+		t.Errorf("a recovery sends %+v, want delivery 2 once", sends)
 	}
 	if next := e.Out.Next(); !next.Equal(now.Add(30 * time.Second)) {
 		t.Errorf("the next tick is at %v", next)
 	}
 	if sends = e.Out.Tick(now.Add(30 * time.Second)).Sends; len(sends) != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 4, 2) {
-		t.Errorf("the tick sends %+v", sends)
+		t.Errorf("the tick sends %+v, want delivery 4", sends)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestRestore(t *testing.T) {
 		}
 		sends := e.Out.Recovered(now).Sends
 		if len(sends) != 1 || sends[0].Attempt != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 2, 2) {
-			t.Errorf("a recovery sends %+v", sends)
+			t.Errorf("a recovery sends %+v, want delivery 2 once", sends)
 		}
 		if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 5 {
 			t.Errorf("the next number is %d, want 5", nr)
@@ -201,7 +201,7 @@ func TestBrokenStates(t *testing.T) {
 		}
 		var e ends
 		if err := endsCodec(t).Decode(data, &e); !errors.Is(err, codec.ErrMalformed) || !strings.Contains(err.Error(), "delivery: decode an") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want ErrMalformed", name, err)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestSnapshotsInRuntime(t *testing.T) {
 			t.Errorf("alice was recovered from %+v, want the snapshot at 5 and two events", recovered)
 		}
 		if got := ask(t, b, "alice", Lookup{}); got.Balance != 40 || got.InFlight != 0 || got.Unconfirmed != 0 {
-			t.Errorf("alice has %+v", got)
+			t.Errorf("alice has %+v, want the balance 40 and nothing in flight", got)
 		}
 		if got := ask(t, b, "bob", Lookup{}); got.Balance != 60 {
 			t.Errorf("bob has %+v, want 60", got)

@@ -45,7 +45,7 @@ func TestPipelinedAnswers(t *testing.T) {
 				expect(t, got, err, want)
 			}
 			if appends := s.journal.Calls(journaltest.OpAppend); !sequential && appends != 2 || sequential && appends != 3 {
-				t.Errorf("sequential %t: %d appends", sequential, appends)
+				t.Errorf("sequential %t: %d appends, want 3 if sequential, otherwise 2", sequential, appends)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func TestFold(t *testing.T) {
 			}
 		}
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("%d entities were started", n)
+			t.Errorf("Fold started %d entities", n)
 		}
 		s.mustAsk(recall) // Fold does not change the entity itself
 		got, err := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{})

@@ -130,7 +130,7 @@ func TestPanics(t *testing.T) {
 				_, err := s.ask(c.f)
 				p, ok := errors.AsType[*eventsourcing.PanicError](err)
 				if !ok || p.PersistenceID != "actor|1" || p.Value == nil || len(p.Stack) == 0 {
-					t.Errorf("the error is %v", err)
+					t.Errorf("the error is %v, want a PanicError with its stack", err)
 				}
 				code := "refold/panic"
 				if strings.Contains(c.stored, "stored") {
@@ -248,7 +248,7 @@ func TestPanicInNew(t *testing.T) {
 		fail.Store(true)
 		_, err := s.ask(recall)
 		if _, ok := errors.AsType[*eventsourcing.PanicError](err); !ok {
-			t.Errorf("the error is %v", err)
+			t.Errorf("the error is %v, want a PanicError", err)
 		}
 		fail.Store(false)
 		expect(t, s.mustAsk(addLines("fine")), nil, "fine")
@@ -356,7 +356,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 			t.Errorf("%d lines are stored, want %d", total, 2*clients*each)
 		}
 		if stopped.Load() < 10 {
-			t.Errorf("entities were passivated %d times", stopped.Load())
+			t.Errorf("entities were passivated %d times, want at least 10", stopped.Load())
 		}
 		s.close()
 	})

@@ -26,7 +26,7 @@ func TestCommandInfo(t *testing.T) {
 	l.ask(t, marked("ask"), "1", persisting(3))
 	i := r.only(t)
 	if i.PersistenceID != "lamp|1" || i.Err != nil || i.Attempt != 0 {
-		t.Errorf("got %+v", i)
+		t.Errorf("CommandInfo is %+v, want lamp|1 without an error", i)
 	}
 	if _, ok := i.Command.(do); !ok {
 		t.Errorf("the command is %T", i.Command)
@@ -95,7 +95,7 @@ func TestRepeatedDecisionIsObservedOnce(t *testing.T) {
 		case "rejected+":
 			nr = 3 // this event is not stored
 			if !errors.Is(i.Err, eventsourcing.ErrRejected) {
-				t.Errorf("%s: %v", name, i.Err)
+				t.Errorf("%s: %v, want ErrRejected", name, i.Err)
 			}
 		case "again+":
 			want, nr = 2, 4
@@ -159,10 +159,10 @@ func TestCommandEndsWhenInvalid(t *testing.T) {
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
 	if _, err := eventsourcing.Ask(marked("bad"), l.Ref("\xff"), persisting(1)); !errors.Is(err, eventsourcing.ErrInvalid) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want ErrInvalid", err)
 	}
 	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrInvalid) || nameIn(i.Context) != "bad+" {
-		t.Errorf("got %+v", i)
+		t.Errorf("got %+v, want ErrInvalid", i)
 	}
 }
 
@@ -181,10 +181,10 @@ func TestCommandEndsWhenCallerLeaves(t *testing.T) {
 	<-fault.Struck()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("Ask: %v, want context.Canceled and a known outcome", err)
 	}
 	if i := r.only(t); eventsourcing.StatusOf(i.Err).Code != "refold/canceled" || i.Events != 0 {
-		t.Errorf("got %+v", i)
+		t.Errorf("CommandInfo is %+v, want the code refold/canceled and no events", i)
 	}
 	fault.Release()
 	l.ask(t, marked("next"), "1", persisting(1))
@@ -220,10 +220,10 @@ func TestCommandEndsWhenMailboxIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := eventsourcing.Ask(t.Context(), l.Ref("1"), persisting(1)); !errors.Is(err, eventsourcing.ErrStashFull) {
-		t.Errorf("got %d, %v", n, err)
+		t.Errorf("got %d, %v, want ErrStashFull", n, err)
 	}
 	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrStashFull) || i.Events != 0 {
-		t.Errorf("got %+v", i)
+		t.Errorf("got %+v, want ErrStashFull", i)
 	}
 	close(free)
 	r.wait(3)
@@ -423,7 +423,7 @@ func TestCommandsThatWait(t *testing.T) {
 	want := func(aside bool) {
 		t.Helper()
 		if i := <-stashed; i.PersistenceID != "lamp|1" || i.Aside != aside || i.Command == nil {
-			t.Errorf("got %+v", i)
+			t.Errorf("StashInfo is %+v", i)
 		}
 	}
 	l.ask(t, context.Background(), "1", persisting(1)) // this command waits for the recovery
@@ -469,7 +469,7 @@ func TestDroppedCommandIsNotStashed(t *testing.T) {
 	l.tell(t, t.Context(), "1", persisting(1))
 	r.wait(1)
 	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrStashFull) {
-		t.Errorf("got %v", i.Err)
+		t.Errorf("got %v, want ErrStashFull", i.Err)
 	}
 	fault.Release()
 	l.close(t)
@@ -484,10 +484,10 @@ func TestResident(t *testing.T) {
 	l.ask(t, t.Context(), "1", persisting(1))
 	l.ask(t, t.Context(), "2", persisting(1))
 	if got := l.rt.Resident(); len(got) != 1 || got["lamp"] != 2 {
-		t.Errorf("got %v", got)
+		t.Errorf("Resident returned %v, want 2 lamps", got)
 	}
 	l.close(t)
 	if got := l.rt.Resident(); got["lamp"] != 0 {
-		t.Errorf("after Close got %v", got)
+		t.Errorf("Resident after Close returned %v, want no lamps", got)
 	}
 }

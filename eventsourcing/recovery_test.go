@@ -89,7 +89,7 @@ func TestRecoveryOptions(t *testing.T) {
 				} else {
 					expect(t, text, err, strings.TrimSpace(c.want+" more"))
 					if got := s.stored(); len(got) != 7 || got[6] != "more" {
-						t.Errorf("the journal holds %q", got)
+						t.Errorf("the journal contains %q, want 7 lines, the last one more", got)
 					}
 				}
 				expect(t, s.mustAsk(recall), nil, text[:max(len(text), 0)]+map[bool]string{true: c.want}[c.readOnly])
@@ -164,7 +164,7 @@ func TestHistoryGaps(t *testing.T) {
 			_, err := s.ask(recall)
 			gap, ok := errors.AsType[*journal.GapError](err)
 			if !ok || gap.ID != "actor|1" || gap.Want != 1 || gap.Got != 4 {
-				t.Errorf("the error is %v", err)
+				t.Errorf("the error is %v, want a gap from 1 to 4", err)
 			}
 		})
 	})
@@ -232,7 +232,7 @@ func TestHistoryGaps(t *testing.T) {
 			_, err := s.ask(recall)
 			gap, ok := errors.AsType[*journal.GapError](err)
 			if !ok || gap.Want != 3 || gap.Got != 4 {
-				t.Errorf("the error is %v", err)
+				t.Errorf("the error is %v, want a gap from 3 to 4", err)
 			}
 		})
 	})
@@ -246,7 +246,7 @@ func TestHistoryGaps(t *testing.T) {
 			_, err := s.ask(recall)
 			gap, ok := errors.AsType[*journal.GapError](err)
 			if !ok || gap.Want != 5 || gap.Got != 0 {
-				t.Errorf("the error is %v", err)
+				t.Errorf("the error is %v, want a gap from 5 to the end", err)
 			}
 		})
 	})
@@ -261,7 +261,7 @@ func TestUnreadableEvents(t *testing.T) {
 		s.open()
 		_, err := s.ask(recall)
 		if err == nil || !strings.Contains(err.Error(), `event 1 of "actor|1"`) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("the error is %v, want one that names event 1", err)
 		}
 		s.close()
 		s.typ.Events = nil

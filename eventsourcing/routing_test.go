@@ -194,7 +194,7 @@ func TestRemoteReplies(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := eventsourcing.Ask(t.Context(), a.route(""), travel{}); !errors.Is(err, eventsourcing.ErrInvalid) {
-			t.Errorf("an empty ID: %v", err)
+			t.Errorf("an empty ID: %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestRemoteDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := eventsourcing.Ask(ctx, a.route("rome"), travel{How: "answer"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a command after its deadline: %v", err)
+			t.Errorf("a command after its deadline: %v, want context.DeadlineExceeded", err)
 		}
 	})
 }
@@ -399,7 +399,7 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 		}
 		synctest.Wait()
 		if !errors.Is(errRoute, eventsourcing.ErrUnhandled) {
-			t.Errorf("a command of another type: %v", errRoute)
+			t.Errorf("a command of another type: %v, want ErrUnhandled", errRoute)
 		}
 	})
 }

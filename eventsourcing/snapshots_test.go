@@ -112,14 +112,14 @@ func TestSaveFails(t *testing.T) {
 		received := s.take()
 		failed, ok := received[0].(eventsourcing.SnapshotFailed)
 		if !ok || len(received) != 1 || !errors.Is(failed.Err, full) || failed.Metadata.SequenceNr != 2 || failed.Metadata.ID != "actor|1" {
-			t.Errorf("signals: %+v", received)
+			t.Errorf("the signals are %+v, want one SnapshotFailed for snapshot 2", received)
 		}
 		s.expectSaved(1)
 		s.expectStored("1", "2")
 		s.mustAsk(addLines("3"))
 		synctest.Wait()
 		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved EventsDeleted SnapshotsDeleted" {
-			t.Errorf("signals: %s", got)
+			t.Errorf("the signals are %s, want SnapshotSaved EventsDeleted SnapshotsDeleted", got)
 		}
 		s.expectSaved(3)
 		s.expectStored("3")
@@ -187,7 +187,7 @@ func TestExplicitSnapshots(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved SnapshotSaved SnapshotSaved SnapshotSaved" {
-			t.Errorf("signals: %s", got)
+			t.Errorf("the signals are %s, want SnapshotSaved four times", got)
 		}
 		s.expectSaved(4, 3, 2, 1)
 		// The snapshot has the state at the point of the request.
@@ -198,14 +198,14 @@ func TestExplicitSnapshots(t *testing.T) {
 		s.expectSaved(5, 4, 3, 2, 1)
 		saved, err := s.snapshots.Load(t.Context(), "actor|1", snapshot.Latest())
 		if err != nil || strings.Contains(string(saved.Payload), "6") {
-			t.Errorf("the snapshot at 5 is %q, %v", saved.Payload, err)
+			t.Errorf("the snapshot at 5 is %q, %v, want it without event 6", saved.Payload, err)
 		}
 		s.take()
 		for _, c := range []snapshot.Criteria{snapshot.At(3), snapshot.UpTo(2)} {
 			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(c) }))
 			synctest.Wait()
 			if received := s.take(); len(received) != 1 || received[0] != eventsourcing.Signal(eventsourcing.SnapshotsDeleted{Criteria: c}) {
-				t.Errorf("signals: %+v", received)
+				t.Errorf("the signals are %+v, want one SnapshotsDeleted", received)
 			}
 		}
 		s.expectSaved(5, 4)
@@ -214,7 +214,7 @@ func TestExplicitSnapshots(t *testing.T) {
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
 		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != (snapshot.Criteria{All: true}) {
-			t.Errorf("signals: %+v", failed)
+			t.Errorf("the signal is %+v, want SnapshotsNotDeleted with the error of the store", failed)
 		}
 		s.reopen()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
@@ -234,7 +234,7 @@ func TestDeletingEvents(t *testing.T) {
 			synctest.Wait()
 			received := s.take()
 			if len(received) != 1 {
-				t.Fatalf("signals: %+v", received)
+				t.Fatalf("the signals are %+v, want one", received)
 			}
 			return received[0]
 		}
@@ -260,7 +260,7 @@ func TestDeletingEvents(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete})
 		failed(eventsourcing.DeleteEvents{UpTo: 3}, journaltest.ErrInjected)
 		if h := drop(eventsourcing.DeleteEvents{UpTo: 3}); h != eventsourcing.Signal(eventsourcing.EventsDeleted{Request: eventsourcing.DeleteEvents{UpTo: 3}}) {
-			t.Errorf("signals: %+v", h)
+			t.Errorf("the signal is %+v, want EventsDeleted up to 3", h)
 		}
 		s.expectStored("4", "5", "6")
 
@@ -268,20 +268,20 @@ func TestDeletingEvents(t *testing.T) {
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
 		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
-			t.Errorf("signals: %+v", h)
+			t.Errorf("the signal is %+v, want SnapshotsNotDeleted with ErrNotCovered", h)
 		}
 		s.expectSaved(6)
 
 		// Delete all durable events.
 		if h, ok := drop(eventsourcing.DeleteEvents{}).(eventsourcing.EventsDeleted); !ok || h.Request.UpTo != 6 {
-			t.Errorf("signals: %+v", h)
+			t.Errorf("the signal is %+v, want EventsDeleted up to 6", h)
 		}
 		s.expectStored()
 		expect(t, s.mustAsk(addLines("7")), nil, "1 2 3 4 5 6 7")
 		s.reopen()
 		expect(t, s.mustAsk(addLines("8")), nil, "1 2 3 4 5 6 7 8")
 		if h, ok := drop(eventsourcing.DeleteEvents{Abandon: true}).(eventsourcing.EventsDeleted); !ok {
-			t.Errorf("signals: %+v", h)
+			t.Errorf("the signal is %+v, want EventsDeleted", h)
 		}
 		s.close()
 	})

@@ -70,7 +70,7 @@ func TestStateForm(t *testing.T) {
 		synctest.Wait()
 		stored := s.load()
 		if stored.Manifest != "page@2" {
-			t.Errorf("the manifest is %q", stored.Manifest)
+			t.Errorf("the manifest is %q, want page@2", stored.Manifest)
 		}
 		for manifest, payload := range map[string]string{
 			"page@2": string(stored.Payload),
@@ -148,7 +148,7 @@ func TestStateVersion(t *testing.T) {
 		s.close()
 		stored := s.load()
 		if stored.Manifest != "state" {
-			t.Errorf("the manifest is %q", stored.Manifest)
+			t.Errorf("the manifest is %q, want state", stored.Manifest)
 		}
 		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // the state of the old Apply
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, Version: 2}
@@ -159,7 +159,7 @@ func TestStateVersion(t *testing.T) {
 		s.close()
 		stored = s.load()
 		if stored.Manifest != "state@2" {
-			t.Errorf("the manifest is %q", stored.Manifest)
+			t.Errorf("the manifest is %q, want state@2", stored.Manifest)
 		}
 		s.replace(stored, "state@2", []byte("\x81\xa5Lines\x91\xa1y")) // the other state shows that the snapshot is used
 		s.open()
@@ -179,11 +179,11 @@ func TestEncodeAndDecodeState(t *testing.T) {
 	s := newScene(t).storePages(&fails)
 	manifest, payload, err := eventsourcing.EncodeState(s.typ, &actor{Lines: []string{"1"}})
 	if err != nil || manifest != "page@2" {
-		t.Fatalf("%q, %v", manifest, err)
+		t.Fatalf("the manifest is %q, %v, want page@2", manifest, err)
 	}
 	a, err := eventsourcing.DecodeState(s.typ, "1", manifest, payload)
 	if err != nil || a.text() != "1" || a.scene != s {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf("the decoded state is %+v, %v, want line 1", a, err)
 	}
 	_, err = eventsourcing.DecodeState(s.typ, "1", "stranger", payload)
 	expectError(t, err, codec.ErrUnknown)

@@ -83,7 +83,7 @@ func TestTimers(t *testing.T) {
 		pass(time.Minute)
 		s.expectNotes("t 1s", "t 2s")
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("%d entities are in memory", n)
+			t.Errorf("%d entities are in memory, want 0", n)
 		}
 	})
 }
@@ -126,12 +126,12 @@ func TestGo(t *testing.T) {
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		synctest.Wait()
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("%d entities are in memory", n)
+			t.Errorf("%d entities are in memory, want 0", n)
 		}
 		close(release)
 		synctest.Wait()
 		if text := s.mustAsk(recall); !strings.HasSuffix(text, "again") {
-			t.Errorf("the lines are %q", text)
+			t.Errorf("the lines are %q, want again as the last one", text)
 		}
 		s.close()
 		s.expectNotes("ended by Close")

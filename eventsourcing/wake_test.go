@@ -45,16 +45,16 @@ func TestIDs(t *testing.T) {
 		}
 		s.reopen()
 		if ids, err := s.ids(t.Context()); err != nil || !slices.Equal(ids, []string{"a", "a|c", "b"}) {
-			t.Errorf("the IDs are %q, %v", ids, err)
+			t.Errorf("the IDs are %q, %v, want a, a|c and b", ids, err)
 		}
 		for id, err := range s.actors.IDs(t.Context()) {
 			if id != "a" || err != nil {
-				t.Errorf("the first ID is %q, %v", id, err)
+				t.Errorf("the first ID is %q, %v, want a", id, err)
 			}
 			break
 		}
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("%d entities were started", n)
+			t.Errorf("IDs started %d entities", n)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -85,7 +85,7 @@ func TestStart(t *testing.T) {
 			t.Error(err)
 		}
 		if received := s.take(); len(received) != 1 || s.actors.Resident() != 1 {
-			t.Errorf("signals %v, %d entities in memory", received, s.actors.Resident())
+			t.Errorf("the signals are %v and %d entities are in memory, want one of each", received, s.actors.Resident())
 		}
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Err: errNoLine})
 		expectError(t, s.actors.Start(t.Context(), "2"), errNoLine)
@@ -119,7 +119,7 @@ func TestWake(t *testing.T) {
 		}
 		pass(time.Hour)
 		if got := s.signals(); !slices.Equal(got, []string{"StateTimeout", "StateTimeout"}) {
-			t.Errorf("signals: %q", got)
+			t.Errorf("the signals are %q, want StateTimeout twice", got)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -152,7 +152,7 @@ func TestBreakerProtectsTheOtherCalls(t *testing.T) {
 			g := guard(t, f, journal.BreakerConfig{MaxFailures: 2, ResetTimeout: time.Hour})
 			for range 2 {
 				if err := do(g); !errors.Is(err, c.err) {
-					t.Errorf("%s, %s: got %v", call, name, err)
+					t.Errorf("%s, %s: got %v, want the error of the journal", call, name, err)
 				}
 			}
 			if open := isOpen(t, g, f); open != c.open {
@@ -210,7 +210,7 @@ func TestBreakerForwardsReplay(t *testing.T) {
 	g.Append(t.Context(), someWrites(1))
 	for e, err := range g.Replay(t.Context(), "id", 3, 4) {
 		if err != nil || e.SequenceNr != 7 || e.Writer != "id" {
-			t.Errorf("got %v, %v", e, err)
+			t.Errorf("Replay yields %v, %v, want event 7", e, err)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func TestClaimOfCrashedProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := p.CatchUp(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("CatchUp: %v", err)
+				t.Errorf("CatchUp: %v, want context.Canceled", err)
 			}
 			if !same {
 				p = create(t, cfg)

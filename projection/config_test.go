@@ -101,7 +101,7 @@ func TestFailRestartsAfterPauses(t *testing.T) {
 		}
 		wantSums(t, table.Rows(), s.sums)
 		if got := p.Status(); got.Restarts != 5 || got.Handled != 3 || got.Skipped != 0 {
-			t.Errorf("status %+v", got)
+			t.Errorf("status %+v, want 5 restarts, 3 handled and 0 skipped", got)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestUndecodable(t *testing.T) {
 			p := catchUp(t, cfg)
 			wantSums(t, table.Rows(), s.sums)
 			if got := p.Status(); got.Skipped != 1 || got.Retries != 0 || got.Handled != 10 {
-				t.Errorf("status %+v", got)
+				t.Errorf("status %+v, want 1 skipped, 0 retries and 10 handled", got)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestRebuildWhileRunning(t *testing.T) {
 		synctest.Wait()
 		wantSums(t, table.Rows(), s.sums)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("the rebuild started after %v", took)
+			t.Errorf("the rebuild started after %v, want 0", took)
 		}
 		if got := p.Status(); got.Restarts != 0 || got.State != projection.Running {
 			t.Errorf("status %+v, want no failure", got)

@@ -92,7 +92,7 @@ func (s *scenario) check(t *testing.T, fsys *disk) {
 		t.Errorf("Save afterwards: %v", err)
 	}
 	if got, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || string(got.Payload) != "after all that" {
-		t.Errorf("Load afterwards: %q, %v", got.Payload, err)
+		t.Errorf("Load afterwards: %q, %v, want the later snapshot", got.Payload, err)
 	}
 }
 

@@ -231,7 +231,7 @@ func TestKit(t *testing.T) {
 	t.Parallel()
 	k := eventsourcingtest.NewWithConfig(t, cartType(mistakes{}), eventsourcingtest.Config{ID: "mine"})
 	if got := k.Ref().String(); got != "cart|mine" {
-		t.Errorf("the kit addresses %s", got)
+		t.Errorf("the kit addresses %s, want cart|mine", got)
 	}
 	k.Given(Added{[]string{"apple"}})
 	k.Given(Added{[]string{"fig"}})
@@ -242,7 +242,7 @@ func TestKit(t *testing.T) {
 		t.Errorf("after a restart the articles are %q", got)
 	}
 	if got := k.Events(); len(got) != 3 {
-		t.Errorf("the events are %v", got)
+		t.Errorf("the events are %v, want 3", got)
 	}
 	k.Clear()
 	eventsourcingtest.When(k, Checkout{}).Fails(ErrEmpty)
@@ -260,7 +260,7 @@ func TestFailures(t *testing.T) {
 	k.Journal().Inject(journaltest.Fault{Err: errDisk})
 	o := eventsourcingtest.When(k, Add{Articles: []string{"a"}}).Fails(eventsourcing.ErrNotStored)
 	if !errors.Is(o.Err, errDisk) {
-		t.Errorf("the error is %v", o.Err)
+		t.Errorf("the error is %v, want errDisk", o.Err)
 	}
 	k.Journal().Inject(journaltest.Fault{Do: journaltest.Store, Err: errDisk})
 	eventsourcingtest.When(k, Add{Articles: []string{"b"}}).Stores(Added{[]string{"b"}}).Answers(1)
@@ -274,7 +274,7 @@ func TestFailures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if o := eventsourcingtest.WhenContext(ctx, k, List{}); !errors.Is(o.Err, context.Canceled) {
-		t.Errorf("the error is %v", o.Err)
+		t.Errorf("the error is %v, want context.Canceled", o.Err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestTimesNeverDecrease(t *testing.T) {
 		m.Step(last, engine.Input{Kind: engine.NotStored, Err: errLost}, out)
 	}
 	if out.Fence == nil || out.Fence.Events[0].Time.Before(last.Add(time.Microsecond)) {
-		t.Errorf("the fence is %+v", out.Fence)
+		t.Errorf("the fence is %+v, want one with a time after the last event", out.Fence)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestJitter(t *testing.T) {
 		out.Reset()
 		m.Step(time.Unix(1, 0), engine.Input{Kind: engine.Recovered, Err: errLost}, &out)
 		if out.Wake < 3*time.Second || out.Wake > 3600*time.Millisecond {
-			t.Errorf("the pause is %v", out.Wake)
+			t.Errorf("the pause is %v, want 3 s to 3.6 s", out.Wake)
 		}
 		seen[out.Wake] = true
 	}
@@ -130,7 +130,7 @@ func TestStashWhileStopping(t *testing.T) {
 		m.Step(now, deliver("start: reply"), out)
 	}
 	if len(out.Answers) != 1 || describe(out.Answers[0].Err) != "stash full" {
-		t.Errorf("the answers are %v", out.Answers)
+		t.Errorf("the answers are %v, want one with ErrStashFull", out.Answers)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestStaleInputs(t *testing.T) {
 		out.Reset()
 		m.Step(now, in, out)
 		if len(out.Append)+len(out.Answers) > 0 || out.Fence != nil || out.Probe != 0 || out.Recover || out.Wake != 0 || out.Stopped || m.SequenceNr() != 0 {
-			t.Errorf("%v leads to %+v", in.Kind, out)
+			t.Errorf("input %v has the effects %+v, want none", in.Kind, out)
 		}
 	}
 }

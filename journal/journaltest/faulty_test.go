@@ -185,7 +185,7 @@ func TestLateOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.Append(ctx, []journal.Write{write("a", 0, 2)})
 	if err := f.DeleteTo(ctx, "a", 1); !errors.Is(err, journaltest.ErrInjected) {
-		t.Errorf("DeleteTo: %v", err)
+		t.Errorf("DeleteTo: %v, want ErrInjected", err)
 	}
 	cancel()
 	f.Release() // in the order of the calls
@@ -290,7 +290,7 @@ func TestFaultsOfReading(t *testing.T) {
 	for _, do := range []journaltest.Effect{journaltest.Lose, journaltest.Store, journaltest.Late, journaltest.Reject} {
 		f.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: do})
 		if n, err := f.HighestSequenceNr(ctx, "a"); !errors.Is(err, journaltest.ErrInjected) || n != 0 {
-			t.Errorf("HighestSequenceNr is %d and %v", n, err)
+			t.Errorf("HighestSequenceNr is %d and %v, want ErrInjected", n, err)
 		}
 	}
 	for do, left := range map[journaltest.Effect]int{journaltest.Lose: 5, journaltest.Store: 3, journaltest.Reject: 5} {
@@ -298,7 +298,7 @@ func TestFaultsOfReading(t *testing.T) {
 		f.Append(ctx, []journal.Write{write("a", 0, 5)})
 		f.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: do})
 		if err := f.DeleteTo(ctx, "a", 2); !errors.Is(err, journaltest.ErrInjected) {
-			t.Errorf("DeleteTo: %v", err)
+			t.Errorf("DeleteTo: %v, want ErrInjected", err)
 		}
 		if got, err := all(f.Replay(ctx, "a", 1, 9)); err != nil || len(got) != left {
 			t.Errorf("after effect %d of a deletion Replay yields %d events and %v, want %d", do, len(got), err, left)

@@ -207,14 +207,14 @@ func TestDisconnect(t *testing.T) {
 		cause := errors.New("no carrier")
 		reconnect := n.Disconnect("a", cause)
 		if err := a.Send(transport.Data, b.Self(), []byte("x")); !errors.Is(err, cause) {
-			t.Errorf("Send: %v", err)
+			t.Errorf("Send: %v, want the cause of the disconnection", err)
 		}
 		b.send(t, a, "lost")
 		reconnect()
 		b.send(t, a, "x")
 		wantReceived(t, a, "b:x")
 		if !slices.Equal(a.connections, []error{cause, nil}) {
-			t.Errorf("calls of Connection: %v", a.connections)
+			t.Errorf("Connection was called with %v, want the cause and nil", a.connections)
 		}
 	})
 }

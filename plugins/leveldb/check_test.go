@@ -119,7 +119,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 			}
 			corrupt, ok := errors.AsType[*journal.CorruptError](err)
 			if !ok || !errors.Is(err, journal.ErrCorrupt) {
-				t.Errorf("byte %d of record %d: %d events, %v", at, im.record(at), n, err)
+				t.Errorf("byte %d of record %d: %d events, %v, want ErrCorrupt", at, im.record(at), n, err)
 				continue
 			}
 			if begin := im.ends[im.record(at)] - im.length(im.record(at)); corrupt.File != im.log.String() || corrupt.Offset != int64(begin) {
@@ -189,7 +189,7 @@ func TestDamagedBlock(t *testing.T) {
 				t.Errorf("byte %d of the last chunk: %d events, %v", at, n, err)
 			}
 		case !errors.Is(err, journal.ErrCorrupt):
-			t.Errorf("byte %d: %d events, %v", at, n, err)
+			t.Errorf("byte %d: %d events, %v, want ErrCorrupt", at, n, err)
 		}
 	}
 	for at := 0; at < len(im.data); at += 5 * 512 {
@@ -257,7 +257,7 @@ func TestTwoLogs(t *testing.T) {
 		first := d.files[im.log].data
 		torn := d.with(im.log, first[:len(first)-1])
 		if _, err := contents(t, torn, sizes, cfg); !errors.Is(err, journal.ErrCorrupt) {
-			t.Errorf("read-only %v: the end of the first log is damaged: %v", readOnly, err)
+			t.Errorf("read-only %v: the end of the first log is damaged: %v, want ErrCorrupt", readOnly, err)
 		}
 		if n, err := contents(t, torn.with(second, nil), sizes, cfg); err != nil || n != 1 {
 			t.Errorf("read-only %v: the end of the first log is torn, and the second is empty: %d events, %v", readOnly, n, err)
@@ -265,7 +265,7 @@ func TestTwoLogs(t *testing.T) {
 		missing := d.clone()
 		delete(missing.files, im.log)
 		if _, err := contents(t, missing, sizes, cfg); !errors.Is(err, journal.ErrCorrupt) {
-			t.Errorf("read-only %v: the first log is missing: %v", readOnly, err)
+			t.Errorf("read-only %v: the first log is missing: %v, want ErrCorrupt", readOnly, err)
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestHugeFooter(t *testing.T) {
 			}
 			copy(damaged[footer:], b)
 			if n, err := contents(t, d.with(fd, damaged), sizes, damageConfig()); !errors.Is(err, journal.ErrCorrupt) {
-				t.Errorf("%x: %d events, %v", handles, n, err)
+				t.Errorf("%x: %d events, %v, want ErrCorrupt", handles, n, err)
 			}
 		}
 	}

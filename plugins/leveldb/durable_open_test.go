@@ -180,25 +180,25 @@ func TestDurableReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	if _, err := leveldb.NewDurable(dir, leveldb.DurableConfig{ReadOnly: true}).Open(t.Context(), durableID()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing store: %v", err)
+		t.Errorf("a missing store: %v, want ErrNotExist", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("reading has created a directory: %v", err)
+		t.Errorf("Stat after the read-only open: %v, want ErrNotExist", err)
 	}
 	s := openDurable(t, dir, leveldb.DurableConfig{})
 	writeDurable(t, s, durable.Record{Key: "a", Data: []byte("1")})
 	if _, err := leveldb.NewDurable(dir, leveldb.DurableConfig{ReadOnly: true}).Open(t.Context(), durableID()); !errors.Is(err, durable.ErrInUse) {
-		t.Errorf("a store that is open for writing: %v", err)
+		t.Errorf("a store that is open for writing: %v, want ErrInUse", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []durable.Store{openDurable(t, dir, leveldb.DurableConfig{ReadOnly: true}), openDurable(t, dir, leveldb.DurableConfig{ReadOnly: true})} {
 		if all, err := loadDurable(t, s); err != nil || len(all) != 1 {
-			t.Errorf("load: %v, %v", all, err)
+			t.Errorf("load: %v, %v, want one record", all, err)
 		}
 		if err := s.Write(t.Context(), []durable.Record{{Key: "a"}}); !errors.Is(err, leveldb.ErrReadOnly) {
-			t.Errorf("write: %v", err)
+			t.Errorf("write: %v, want ErrReadOnly", err)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestDurableIDs(t *testing.T) {
 		t.Errorf("IDs = %v,\nwant %v", got, want)
 	}
 	if _, err := leveldb.NewDurable(filepath.Join(dir, "missing"), leveldb.DurableConfig{}).IDs(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
+		t.Errorf("no directory: %v, want ErrNotExist", err)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestDurableInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
-		t.Fatalf("the other process prints %q, %v", line, err)
+		t.Fatalf("the other process printed %q, %v, want open", line, err)
 	}
 	wantOpenFailure(t, dir, durable.ErrInUse, "directory is in use")
 	if err := errors.Join(in.Close(), other.Wait()); err != nil {

@@ -220,7 +220,7 @@ func TestDurableLoadDuringFailure(t *testing.T) {
 		}
 	}
 	if err == nil || !slices.Equal(keys, []string{"0", "1"}) {
-		t.Errorf("loaded %q, %v", keys, err)
+		t.Errorf("loaded %q, %v, want 0 and 1 and then an error", keys, err)
 	}
 	m := durableModel{"0": {"x"}, "1": {"x"}, "2": {"x"}, "3": {"x"}, "4": {"x"}, "5": {"y"}}
 	m.check(t, s)

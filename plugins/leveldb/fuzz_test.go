@@ -272,7 +272,7 @@ func FuzzOffset(f *testing.F) {
 			group, index, err := leveldb.DecodeOffset(journal.Offset(o))
 			if err != nil {
 				if !errors.Is(err, journal.ErrOffset) || len(err.Error()) > 400 {
-					t.Errorf("%q: %v", o, err)
+					t.Errorf("%q: %v, want ErrOffset", o, err)
 				}
 				return
 			}

@@ -116,7 +116,7 @@ func TestReadsGolden(t *testing.T) {
 	db := mustOpen(t, dir, plugin.Config{})
 	wantOrder(t, db, "account|42 1", "account|42 2", "b 2")
 	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
-		t.Errorf("tagged: %q", got)
+		t.Errorf("the tag finds %q, want account|42 2", got)
 	}
 	for _, w := range goldenEvents() {
 		var got []journal.Event
@@ -135,11 +135,11 @@ func TestReadsGolden(t *testing.T) {
 		}
 	}
 	if got, err := db.TestSnapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
-		t.Errorf("snapshot: %+v, %v", got, err)
+		t.Errorf("the snapshot is %+v, %v, want the golden snapshot", got, err)
 	}
 	mustAppend(t, db.TestJournal(), write("new", 0, 1), write("b", 2, 1)) // with an unused number
 	if got := numbers(t, db.TestJournal(), "new", 0, 9); len(got) != 1 {
-		t.Errorf("new: %v", got)
+		t.Errorf("new has the events %v, want one", got)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestReopen(t *testing.T) {
 	db = mustOpen(t, dir, leveldb.Config{})
 	j = db.TestJournal()
 	if got := numbers(t, j, "a", 0, journal.MaxSequenceNr); len(got) != 1 || got[0] != 5 {
-		t.Errorf("a holds %v", got)
+		t.Errorf("a has the events %v, want only 5", got)
 	}
 	for id, want := range map[string]uint64{"a": 5, "b": 1, "c": 0} {
 		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
@@ -131,11 +131,11 @@ func TestCacheEviction(t *testing.T) {
 		for i := range ids {
 			id := fmt.Sprintf("id-%d", (i*7+int(round))%ids)
 			if errs := j.Append(t.Context(), []journal.Write{write(id, round+1, 1)}); len(errs) != 1 || !errors.Is(errs[0], journal.ErrConflict) {
-				t.Fatalf("conflict in round %d: %v", round, errs)
+				t.Fatalf("conflict in round %d: %v, want ErrConflict", round, errs)
 			}
 			mustAppend(t, j, write(id, round, 1))
 			if n := j.CachedIDs(); n < 1 || n > 3 {
-				t.Fatalf("%d IDs are cached", n)
+				t.Fatalf("%d IDs are cached, want 1 to 3", n)
 			}
 		}
 	}
@@ -148,11 +148,11 @@ func TestCacheEviction(t *testing.T) {
 	}
 	mustAppend(t, j, all...)
 	if n := j.CachedIDs(); n != 3 {
-		t.Errorf("%d IDs are cached", n)
+		t.Errorf("%d IDs are cached, want 3", n)
 	}
 	for i := range ids {
 		if got := numbers(t, j, fmt.Sprintf("id-%d", i), 1, 99); len(got) != 7 || got[6] != 7 {
-			t.Errorf("id-%d: %v", i, got)
+			t.Errorf("id-%d has the events %v, want 1 to 7", i, got)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestInterruptedDeletion(t *testing.T) {
 		}
 		for range 2 {
 			if got := numbers(t, db.TestJournal(), "a", 0, events); len(got) != 1 || got[0] != events {
-				t.Errorf("%d events are left, from %d", len(got), got[0])
+				t.Errorf("%d events are left, from %d, want the last one", len(got), got[0])
 			}
 			if n, err := db.RawEvents("a"); err != nil || n <= 4096*(pages-1) {
 				t.Errorf("%d records are left, %v", n, err)
@@ -199,7 +199,7 @@ func TestInterruptedDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := db.RawEvents("a"); n != 1 || err != nil {
-		t.Errorf("%d records are left, %v", n, err)
+		t.Errorf("%d records are left, %v, want 1", n, err)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestCompactFreesSpace(t *testing.T) {
 		t.Errorf("%d bytes before the deletion, %d after it", before, after)
 	}
 	if got := numbers(t, j, "b", 1, 9); len(got) != 3 {
-		t.Errorf("b holds %v", got)
+		t.Errorf("b has the events %v, want 3", got)
 	}
 	if n, err := j.HighestSequenceNr(t.Context(), "a"); n != events || err != nil {
 		t.Errorf("the highest number of a is %d, %v", n, err)
@@ -287,22 +287,22 @@ func TestNewerRecords(t *testing.T) {
 		}
 	}
 	if len(got) != 1 || !errors.Is(last, journal.ErrNewerVersion) {
-		t.Errorf("replay: %v, %v", got, last)
+		t.Errorf("Replay yields %v and %v, want one event and ErrNewerVersion", got, last)
 	}
 	if got := numbers(t, j, "b", 1, 9); len(got) != 1 {
-		t.Errorf("b: %v", got)
+		t.Errorf("b has the events %v, want one", got)
 	}
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNewerVersion) {
-		t.Errorf("load: %v", err)
+		t.Errorf("load: %v, want ErrNewerVersion", err)
 	}
 	if err := s.Delete(t.Context(), "a", snapshot.Criteria{All: true}); !errors.Is(err, snapshot.ErrNewerVersion) {
-		t.Errorf("delete: %v", err)
+		t.Errorf("delete: %v, want ErrNewerVersion", err)
 	}
 	if err := s.Save(t.Context(), snapshotOf("a", 2)); !errors.Is(err, snapshot.ErrNewerVersion) {
-		t.Errorf("save: %v", err)
+		t.Errorf("save: %v, want ErrNewerVersion", err)
 	}
 	if got, err := s.Load(t.Context(), "a", snapshot.UpTo(1)); err != nil || got.SequenceNr != 1 {
-		t.Errorf("load the older one: %+v, %v", got, err)
+		t.Errorf("Load up to 1: %+v, %v, want snapshot 1", got, err)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestSnapshotLimits(t *testing.T) {
 	snap := snapshotOf("a", 1)
 	snap.Payload = make([]byte, 1001)
 	if err := db.TestSnapshots().Save(t.Context(), snap); !errors.Is(err, snapshot.ErrTooLarge) {
-		t.Errorf("save: %v", err)
+		t.Errorf("save: %v, want ErrTooLarge", err)
 	}
 	snap.Payload = snap.Payload[:1000]
 	if err := db.TestSnapshots().Save(t.Context(), snap); err != nil {
@@ -348,7 +348,7 @@ func TestSnapshotLimits(t *testing.T) {
 	}
 	db = mustOpen(t, dir, leveldb.Config{MaxSnapshotSize: 999})
 	if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) {
-		t.Errorf("load: %v", err)
+		t.Errorf("load: %v, want ErrCorrupt", err)
 	}
 	for _, bad := range []snapshot.Snapshot{
 		{Metadata: snapshot.Metadata{ID: "a"}},
@@ -358,7 +358,7 @@ func TestSnapshotLimits(t *testing.T) {
 		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
 		if err := db.TestSnapshots().Save(t.Context(), bad); !errors.Is(err, snapshot.ErrInvalid) {
-			t.Errorf("save %+v: %v", bad.Metadata, err)
+			t.Errorf("save %+v: %v, want ErrInvalid", bad.Metadata, err)
 		}
 	}
 }
@@ -376,22 +376,22 @@ func TestLoadAttempts(t *testing.T) {
 	for damaged := range uint64(3) {
 		got, err := s.Load(t.Context(), "a", snapshot.Latest())
 		if err != nil || got.SequenceNr != 5-damaged {
-			t.Errorf("%d are damaged: %+v, %v", damaged, got.Metadata, err)
+			t.Errorf("%d snapshots are damaged: Load returns %+v, %v", damaged, got.Metadata, err)
 		}
 		if err := s.Damage(snapshotOf("a", 5-damaged).Metadata, damaged == 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) || errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("three are damaged: %v", err)
+		t.Errorf("three snapshots are damaged: Load: %v, want ErrCorrupt and not ErrNotFound", err)
 	}
 	if got, err := s.Load(t.Context(), "a", snapshot.UpTo(4)); err != nil || got.SequenceNr != 2 {
-		t.Errorf("up to 4: %+v, %v", got.Metadata, err)
+		t.Errorf("Load up to 4: %+v, %v, want snapshot 2", got.Metadata, err)
 	}
 	if err := s.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("after deleting all: %v", err)
+		t.Errorf("after deleting all: %v, want ErrNotFound", err)
 	}
 }

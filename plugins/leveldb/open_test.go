@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 			}
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("after %d: %q", last, lines.Text())
+				t.Fatalf("after number %d the process printed %q", last, lines.Text())
 			}
 			last = n
 		}
@@ -125,7 +125,7 @@ func TestKilled(t *testing.T) {
 		for lines.Scan() { // its output before it was killed
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("after %d: %q", last, lines.Text())
+				t.Fatalf("after number %d the process printed %q", last, lines.Text())
 			}
 			last = n
 		}
@@ -168,7 +168,7 @@ func TestInUse(t *testing.T) {
 	}
 	line := make([]byte, 5)
 	if _, err := out.Read(line); err != nil || string(line) != "open\n" {
-		t.Fatalf("the other process prints %q, %v", line, err)
+		t.Fatalf("the other process printed %q, %v, want open", line, err)
 	}
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
 	if err := errors.Join(in.Close(), other.Wait()); err != nil {
@@ -176,7 +176,7 @@ func TestInUse(t *testing.T) {
 	}
 	db = mustOpen(t, dir, leveldb.Config{})
 	if got := numbers(t, db.TestJournal(), "a", 1, 9); len(got) != 1 {
-		t.Errorf("%v", got)
+		t.Errorf("the events are %v, want one", got)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestDirectoryErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	wantOpenError(t, missing, leveldb.Config{ReadOnly: true}, os.ErrNotExist)
 	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("reading created a directory: %v", err)
+		t.Errorf("reading created a directory: %v, want ErrNotExist", err)
 	}
 	wantOpenError(t, t.TempDir(), leveldb.Config{ReadOnly: true}, os.ErrNotExist)
 	mustOpen(t, filepath.Join(t.TempDir(), "several", "levels", "deep"), leveldb.Config{})
@@ -206,10 +206,10 @@ func TestConfigErrors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	_, err := leveldb.Open(dir, leveldb.Config{CachedIDs: -1, MaxSnapshotSize: 2 << 30})
 	if err == nil || !strings.Contains(err.Error(), "CachedIDs") || !strings.Contains(err.Error(), "MaxSnapshotSize") {
-		t.Errorf("%v", err)
+		t.Errorf("Open: %v, want an error that names CachedIDs and MaxSnapshotSize", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory was created: %v", err)
+		t.Errorf("the directory was created: %v, want ErrNotExist", err)
 	}
 }
 
@@ -269,14 +269,14 @@ func TestReadOnly(t *testing.T) {
 	for _, db := range []*leveldb.DB{one, two} {
 		j := db.TestJournal()
 		if got := numbers(t, j, "a", 1, 9); len(got) != 3 {
-			t.Errorf("%v", got)
+			t.Errorf("the events are %v, want 3", got)
 		}
 		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil {
 			t.Error(err)
 		}
 		errs := j.Append(t.Context(), []journal.Write{write("a", 3, 1), write("b", 0, 1)})
 		if len(errs) != 2 || !errors.Is(errs[0], leveldb.ErrReadOnly) || !journal.NotStored(errs[1]) {
-			t.Errorf("append: %v", errs)
+			t.Errorf("append: %v, want ErrReadOnly and a write that is not stored", errs)
 		}
 		for subject, err := range map[string]error{
 			"delete":          j.DeleteTo(t.Context(), "a", 1),
@@ -285,7 +285,7 @@ func TestReadOnly(t *testing.T) {
 			"compact":         db.Compact(t.Context()),
 		} {
 			if !errors.Is(err, leveldb.ErrReadOnly) {
-				t.Errorf("%s: %v", subject, err)
+				t.Errorf("%s: %v, want ErrReadOnly", subject, err)
 			}
 		}
 		if err := db.Close(); err != nil {
@@ -312,7 +312,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	if errs := j.Append(t.Context(), []journal.Write{write("a", 1, 1)}); len(errs) != 1 || !errors.Is(errs[0], journal.ErrClosed) || !journal.NotStored(errs[0]) {
-		t.Errorf("append: %v", errs)
+		t.Errorf("append: %v, want ErrClosed", errs)
 	}
 	if err := s.Save(t.Context(), snapshotOf("a", 1)); err != nil {
 		t.Errorf("the store was closed with the journal: %v", err)
@@ -322,14 +322,14 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, snapshot.ErrClosed) {
-		t.Errorf("save: %v", err)
+		t.Errorf("save: %v, want ErrClosed", err)
 	}
 	again := mustOpen(t, dir, leveldb.Config{}) // the last handle released the directory
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := again.TestJournal().HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("highest: %v", err)
+		t.Errorf("highest: %v, want ErrClosed", err)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)

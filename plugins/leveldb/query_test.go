@@ -173,7 +173,7 @@ func TestQueryLimits(t *testing.T) {
 		sizes, after, more = append(sizes, len(p.Events)), p.Next, p.More
 	}
 	if !slices.Equal(sizes, []int{2, 1, 1, 1}) {
-		t.Errorf("pages of %v large events", sizes)
+		t.Errorf("the pages have %v large events, want 2, 1, 1 and 1", sizes)
 	}
 
 	mustAppend(t, j, write("small|1", 0, 5000)) // more than one group holds
@@ -188,7 +188,7 @@ func TestQueryLimits(t *testing.T) {
 		}
 	}
 	if len(all) != 5000 {
-		t.Errorf("%d events", len(all))
+		t.Errorf("found %d events, want 5000", len(all))
 	}
 	if err := db.VerifyOrder(t.Context()); err != nil {
 		t.Error(err)
@@ -232,7 +232,7 @@ func TestQueryScanLimit(t *testing.T) {
 	}
 	check("deleted", journal.Criteria{}, "one|1 1")
 	if p := page(t, j, journal.Criteria{Tag: "rare"}, ""); len(p.Events) != 1 || p.More {
-		t.Errorf("a tag: %d events, more %v", len(p.Events), p.More)
+		t.Errorf("a tag: %d events, more %v, want one and no more", len(p.Events), p.More)
 	}
 	before, err := j.End(t.Context())
 	if err != nil {
@@ -293,7 +293,7 @@ func TestQueryDeleted(t *testing.T) {
 	}
 	mustAppend(t, j, write("a", 4, 1))
 	if got := names(read(t, j, journal.Criteria{}, end)); !slices.Equal(got, []string{"a 5"}) {
-		t.Errorf("%q after %q", got, end)
+		t.Errorf("found %q after %q, want a 5", got, end)
 	}
 	wantOrder(t, db, "a 5")
 }
@@ -317,14 +317,14 @@ func TestOffsets(t *testing.T) {
 	} {
 		_, err := j.Query(t.Context(), journal.Criteria{}, bad)
 		if !errors.Is(err, journal.ErrOffset) {
-			t.Errorf("query after %q: %v", bad, err)
+			t.Errorf("query after %q: %v, want ErrOffset", bad, err)
 		}
 		if err := j.Await(t.Context(), bad); !errors.Is(err, journal.ErrOffset) {
-			t.Errorf("await after %q: %v", bad, err)
+			t.Errorf("await after %q: %v, want ErrOffset", bad, err)
 		}
 	}
 	if _, err := j.Query(t.Context(), journal.Criteria{Slices: journal.Slices{First: 5}}, ""); !errors.Is(err, journal.ErrInvalid) {
-		t.Errorf("bad slices: %v", err)
+		t.Errorf("bad slices: %v, want ErrInvalid", err)
 	}
 }
 
@@ -380,10 +380,10 @@ func TestAwait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-last; !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("closed: %v, want ErrClosed", err)
 	}
 	if err := j.Await(t.Context(), ""); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("closed: %v, want ErrClosed", err)
 	}
 }
 
@@ -473,7 +473,7 @@ func TestReadOnlyQueries(t *testing.T) {
 	db = mustOpen(t, dir, leveldb.Config{ReadOnly: true})
 	wantOrder(t, db, "a|1 1", "a|1 2", "b|1 1")
 	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
-		t.Errorf("%q", got)
+		t.Errorf("the tag finds %q, want a|1 1", got)
 	}
 	end, err := db.TestJournal().End(t.Context())
 	if err != nil {
@@ -482,6 +482,6 @@ func TestReadOnlyQueries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := db.TestJournal().Await(ctx, end); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("Await: %v, want context.DeadlineExceeded", err)
 	}
 }

@@ -125,13 +125,13 @@ func TestUnknownOutcome(t *testing.T) {
 	errs := j.Append(t.Context(), []journal.Write{eventWrite("a", 1, 1), eventWrite("b", 0, 1)})
 	for i := range 2 {
 		if len(errs) != 2 || journal.NotStored(errs[i]) || !errors.Is(errs[i], errFault) || !errors.Is(errs[i], journal.ErrUnavailable) {
-			t.Fatalf("append: %v", errs)
+			t.Fatalf("append: %v, want an unknown outcome that matches ErrUnavailable and the fault", errs)
 		}
 	}
 	d.setFull(true)
 	for range 2 {
 		if _, err := j.HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrUnavailable) || !errors.Is(err, errNoSpace) {
-			t.Errorf("highest: %v", err)
+			t.Errorf("highest: %v, want ErrUnavailable and the full disk", err)
 		}
 		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
 			t.Errorf("load: %v", err)
@@ -164,7 +164,7 @@ func TestNoSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := len(numbersOf(t, after.TestJournal())); got == 0 || got >= 100 {
-		t.Errorf("%d events after a power cut", got)
+		t.Errorf("%d events after a power cut, want 1 to 99", got)
 	}
 	if err := after.Close(); err != nil {
 		t.Error(err)
@@ -178,7 +178,7 @@ func TestNoSync(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(numbersOf(t, db.TestJournal())); got != 100 {
-			t.Errorf("%s: %d events", subject, got)
+			t.Errorf("%s: %d events, want 100", subject, got)
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)

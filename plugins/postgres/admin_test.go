@@ -37,13 +37,13 @@ func everything(t *testing.T, db *postgres.DB) {
 		replayed++
 	}
 	if replayed != 3 {
-		t.Errorf("replayed %d events", replayed)
+		t.Errorf("replayed %d events, want 3", replayed)
 	}
 	if all, _ := readAll(t, j, journal.Criteria{}, ""); len(all) != 6 {
-		t.Errorf("all events: %v", named(all))
+		t.Errorf("all events: %v, want 6", named(all))
 	}
 	if tagged, _ := readAll(t, j, journal.Criteria{Tag: "tag"}, ""); len(tagged) != 3 {
-		t.Errorf("events with the tag: %v", named(tagged))
+		t.Errorf("events with the tag: %v, want 3", named(tagged))
 	}
 	for id, err := range j.PersistenceIDs(t.Context(), "") {
 		if err != nil {
@@ -101,6 +101,6 @@ func TestPartitionedByHash(t *testing.T) {
 	store(t, db.TestJournal(), eventsOf("c", 0, 1))
 	g.open(t)
 	if errs := <-outcome; !errors.Is(errs[0], journal.ErrConflict) || errs[1] != nil {
-		t.Errorf("a conflict in the middle: %v", errs)
+		t.Errorf("a conflict in the middle: %v, want ErrConflict for the first write only", errs)
 	}
 }

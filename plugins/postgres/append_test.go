@@ -79,7 +79,7 @@ func TestConflictInTheMiddle(t *testing.T) {
 		}
 	}
 	if errs[0] != nil || errs[3] != nil || !errors.Is(errs[2], journal.ErrSkipped) {
-		t.Errorf("the other IDs: %v, %v; after the conflict: %v", errs[0], errs[3], errs[2])
+		t.Errorf("the other IDs: %v, %v; after the conflict: %v, want ErrSkipped", errs[0], errs[3], errs[2])
 	}
 	for id, want := range map[string]uint64{"a": 1, "b": 3, "c": 3, "d": 1} {
 		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
@@ -115,7 +115,7 @@ func TestDeletionWaitsForOlderAppends(t *testing.T) {
 	g.open(t)
 	errs := <-outcome
 	if !errors.Is(errs[0], journal.ErrConflict) || errs[1] != nil {
-		t.Errorf("the older append: %v", errs)
+		t.Errorf("the older append: %v, want ErrConflict for the first write only", errs)
 	}
 	if err := <-deleted; err != nil {
 		t.Fatal(err)
@@ -128,14 +128,14 @@ func TestDeletionWaitsForOlderAppends(t *testing.T) {
 		left = append(left, e.SequenceNr)
 	}
 	if !slices.Equal(left, []uint64{7}) {
-		t.Errorf("remaining events: %v", left)
+		t.Errorf("the remaining events are %v, want only 7", left)
 	}
 	wantRejected := func() {
 		t.Helper()
 		for _, expect := range []uint64{0, 4, 5, 6, 8} {
 			for n := 1; n <= 2; n++ {
 				if err := j.Append(t.Context(), []journal.Write{eventsOf("a", expect, n)}); err == nil || !errors.Is(err[0], journal.ErrConflict) {
-					t.Errorf("append of %d after %d: %v", n, expect, err)
+					t.Errorf("append of %d after %d: %v, want ErrConflict", n, expect, err)
 				}
 			}
 		}
@@ -199,7 +199,7 @@ func TestNoDeadlock(t *testing.T) {
 				}
 				stored--
 				if !errors.Is(err, journal.ErrConflict) {
-					t.Errorf("round %d, write %d: %v", round, i, err)
+					t.Errorf("round %d, write %d: %v, want ErrConflict", round, i, err)
 				}
 			}
 		}
@@ -217,7 +217,7 @@ func TestIsolationLevel(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		err := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)})[0]
 		if !journal.NotStored(err) || !strings.Contains(err.Error(), "REPEATABLE READ") {
-			t.Errorf("%d events: %v", n, err)
+			t.Errorf("append of %d events: %v, want a certain error that names the isolation level", n, err)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestOrdinalDrawnTwice(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		err := j.Append(t.Context(), []journal.Write{eventsOf("b", 0, n)})[0]
 		if !errors.Is(err, postgres.ErrSchema) || !errors.Is(err, journal.ErrNotSent) || errors.Is(err, journal.ErrConflict) {
-			t.Errorf("%d events: %v", n, err)
+			t.Errorf("append of %d events: %v, want ErrSchema and ErrNotSent, but not ErrConflict", n, err)
 		}
 	}
 }
@@ -252,9 +252,9 @@ func TestParts(t *testing.T) {
 	writes = append(writes, eventsOf("c", 0, 1))
 	parts := postgres.Parts(writes)
 	if got := fmt.Sprint(parts); got != "[[a] [a] [b] [b c]]" {
-		t.Errorf("parts: %s", got)
+		t.Errorf("the parts are %s, want [[a] [a] [b] [b c]]", got)
 	}
 	if got := fmt.Sprint(postgres.Parts([]journal.Write{eventsOf("b", 0, 1), eventsOf("a", 0, 1), eventsOf("b", 1, 1), eventsOf("b", 1, 1)})); got != "[[a b]]" {
-		t.Errorf("parts: %s", got)
+		t.Errorf("the parts are %s, want [[a b]]", got)
 	}
 }

@@ -124,7 +124,7 @@ func TestAppendWithEndedContextIsCanceled(t *testing.T) {
 		endContext()
 		for i, err := range <-counts {
 			if !journal.NotStored(err) || !errors.Is(err, context.Canceled) {
-				t.Errorf("write %d: %v", i, err)
+				t.Errorf("write %d: %v, want a certain error that matches context.Canceled", i, err)
 			}
 		}
 		execute(t, blocker, "ROLLBACK")

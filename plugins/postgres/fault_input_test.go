@@ -78,7 +78,7 @@ func TestOddIDs(t *testing.T) {
 	}
 	for _, id := range bad {
 		if _, err := j.HighestSequenceNr(t.Context(), id); !errors.Is(err, journal.ErrInvalid) {
-			t.Errorf("highest of %q: %v", id, err)
+			t.Errorf("highest of %q: %v, want ErrInvalid", id, err)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestTenThousandTags(t *testing.T) {
 	many := slices.Repeat([]string{strings.Repeat("x", 100)}, 100_000)
 	errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, 1, tags...), eventsOf("b", 0, 1, many...), eventsOf("c", 0, 1, "t0000", "t0000", "")})
 	if errs == nil || errs[0] != nil || !errors.Is(errs[1], journal.ErrRejected) || errs[2] != nil {
-		t.Fatalf("append: %v", errs)
+		t.Fatalf("append: %v, want ErrRejected for the second write only", errs)
 	}
 	for _, i := range []int{0, 1, 4999, 9999} {
 		want := []string{"a/1"}
@@ -161,7 +161,7 @@ func TestPayloads(t *testing.T) {
 	}
 	errs := j.Append(t.Context(), writes)
 	if errs == nil || errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], journal.ErrRejected) || !errors.Is(errs[3], journal.ErrRejected) || effort.Soak() && errs[4] != nil {
-		t.Fatalf("append: %v", errs)
+		t.Fatalf("append: %v, want rejections of the writes that are too large", errs)
 	}
 	if rejected, ok := errors.AsType[*journal.RejectedError](errs[1]); !ok || rejected.SequenceNr != 2 || !strings.Contains(rejected.Error(), fmt.Sprint(most)) {
 		t.Errorf("too large: %v", errs[1])

@@ -181,7 +181,7 @@ func TestServerRejectsCalls(t *testing.T) {
 				return errs == nil || errors.Is(errs[0], journal.ErrConflict)
 			})
 			if highest, err := j.HighestSequenceNr(t.Context(), "a"); highest != 2 || err != nil {
-				t.Errorf("highest in the end: %d, %v", highest, err)
+				t.Errorf("the highest number in the end is %d, %v, want 2", highest, err)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestManualMigration(t *testing.T) {
 		}
 		_, err = postgres.Open(t.Context(), dsn, postgres.Config{CheckOnly: true})
 		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), m.Name) {
-			t.Fatalf("before %s: %v", m.Name, err)
+			t.Fatalf("before %s: %v, want ErrSchema", m.Name, err)
 		}
 		if m.Version != i+1 || !strings.HasPrefix(m.Name, fmt.Sprintf("%03d_", m.Version)) {
 			t.Errorf("%s has version %d", m.Name, m.Version)
@@ -116,7 +116,7 @@ func TestMigrationIsAtomic(t *testing.T) {
 	execute(t, admin, "CREATE TABLE refold.snapshots (mine text)") // conflicts with the migration
 	_, err := postgres.Open(t.Context(), dsn, postgres.Config{})
 	if err == nil || !strings.Contains(err.Error(), "001_journal") || !strings.Contains(err.Error(), "snapshots") {
-		t.Errorf("open: %v", err)
+		t.Errorf("open: %v, want an error that names 001_journal and snapshots", err)
 	}
 	var tables int
 	if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'refold'").Scan(&tables); err != nil || tables != 1 {

@@ -82,6 +82,6 @@ func TestReplayAfterAGap(t *testing.T) {
 	execute(t, connect(t, dsn), "DELETE FROM refold.events WHERE seq_nr <= 3 OR seq_nr BETWEEN 500 AND 2600 OR seq_nr BETWEEN 3000 AND 4999")
 	got, _ := numbers(t, j, "a", 1, journal.MaxSequenceNr)
 	if len(got) != 496+399+1 || got[0] != 4 || got[495] != 499 || got[496] != 2601 || got[len(got)-1] != 5000 {
-		t.Errorf("%d events", len(got))
+		t.Errorf("%d events, want those outside of the gaps", len(got))
 	}
 }
