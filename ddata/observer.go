@@ -75,8 +75,9 @@ type ProtocolStats struct {
 	// Compared counts comparisons of all data with another node. Equal counts the comparisons that
 	// found no difference.
 	Compared, Equal uint64
-	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes: those that were merged,
-	// those that were known before, and those that came after a gap.
+	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes. DeltasApplied counts
+	// merged deltas, DeltasKnown counts deltas that were known before, and DeltasGap counts deltas
+	// that came after a gap.
 	DeltasApplied, DeltasKnown, DeltasGap uint64
 	// DeltasAsStates counts changes that were sent as whole values. DeltasDropped counts changes
 	// that were dropped because Config.MaxLog was reached.

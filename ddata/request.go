@@ -219,10 +219,10 @@ func (r *Replicator) stopped(op, key string) error {
 // Get returns the value of a key. Without a deadline in ctx, a read from other nodes takes at most
 // Config.Timeout. At ReadLocal it returns the value of this node without waiting.
 //
-// The error is an *Error. Its Reason is ErrNotFound if no node that was read has the key, ErrQuorum
-// if too few nodes have answered, and ErrStore if the key is durable and the merged value could not
-// be written to disk. Other reasons are ErrDeleted, ErrGivenUp, ErrType, ErrInvalid, ErrBusy,
-// ErrCanceled and ErrStopped.
+// The error is an *Error. Its Reason is ErrNotFound if no node that was read has the key, and
+// ErrQuorum if too few nodes have answered. It is ErrStore if the key is durable and the merged
+// value could not be written to disk. Other reasons are ErrDeleted, ErrGivenUp, ErrType,
+// ErrInvalid, ErrBusy, ErrCanceled and ErrStopped.
 func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level ReadLevel) (T, error) {
 	began := r.requestStart()
 	raw, err := r.get(ctx, string(key), level)

@@ -83,8 +83,7 @@ func TestBlockedEntityIsKilled(t *testing.T) {
 }
 
 // TestEntityThatCannotBeCreated checks that callers get the error of an entity that cannot be
-// created, that the host retries after pauses, and that the entity runs after the cause was
-// removed.
+// created, and that the host retries after pauses. The entity runs after the cause was removed.
 func TestEntityThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

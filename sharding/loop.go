@@ -132,7 +132,7 @@ func (s *shell) terminate() {
 	s.router.remove(s)
 	left := s.inbox.Close()
 	s.closePaths()
-	for id := range s.localEntities { // those of a failed region
+	for id := range s.localEntities { // the entities of a failed region
 		s.entities.Kill(id)
 	}
 	for _, it := range left {

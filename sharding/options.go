@@ -338,9 +338,9 @@ type Strategy interface {
 	Rebalance(ctx context.Context, view allocation.View) ([]allocation.Shard, error)
 }
 
-// PureStrategy is a strategy that computes its result from the view alone, as those of package
-// allocation do. It cannot fail and does no I/O, so that it can be simulated. A Strategy may fail
-// and do I/O, for example send requests to a service.
+// PureStrategy is a strategy that computes its result from the view alone, like the strategies of
+// package allocation. It cannot fail and does no I/O, so that it can be simulated. A Strategy may
+// fail and do I/O, for example send requests to a service.
 type PureStrategy interface {
 	Allocate(view allocation.View, request allocation.Request) (identity.Node, bool)
 	Rebalance(view allocation.View) []allocation.Shard

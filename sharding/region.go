@@ -154,8 +154,8 @@ func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 // An Ask should have a deadline: a command or a reply that the network loses is not sent again.
 func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.entities.Ref(id) }
 
-// Start starts an entity on the node that hosts its shard, and waits until it is recovered. The
-// errors are those of an Ask, and the context should have a deadline for the same reason.
+// Start starts an entity on the node that hosts its shard, and waits until it is recovered. It
+// returns the errors of an Ask. As for an Ask, the context should have a deadline.
 func (r *Region[S]) Start(ctx context.Context, id string) error { return r.entities.Start(ctx, id) }
 
 // IDs implements eventsourcing.Entities. It lists the journal of the runtime of this node, and thus
@@ -199,7 +199,8 @@ func (r *Region[S]) ShardOf(id string) (Shard, error) {
 }
 
 // AwaitReady waits until the region is registered with a coordinator, so that entities can be
-// reached. The error is that of ctx, or matches ErrMismatch, or ErrStopped, which takes precedence.
+// reached. The error is that of ctx, or matches ErrMismatch or ErrStopped. If the region has
+// stopped, it always matches ErrStopped.
 func (r *Region[S]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.shell.ready:

@@ -191,8 +191,9 @@ func TestProxies(t *testing.T) {
 var _ eventsourcing.Entities[diary] = (*sharding.Region[diary])(nil)
 
 // TestRegionAsEntities checks that a region lists, starts and wakes entities as a host on one node
-// does: IDs lists the entities of all nodes, Start works for entities of other nodes, and after a
-// restart of all nodes their Wakes together start the entities with a deadline, each once.
+// does. IDs lists the entities of all nodes. Start works for entities of other nodes. After a
+// restart of all nodes, the calls of Wake on all nodes together start each entity with a deadline
+// once.
 func TestRegionAsEntities(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -45,8 +45,8 @@ func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
 }
 
 // TestHistoryOfTwoCoordinators checks that a history that two coordinators wrote at the same time
-// is repaired, that the repairs are described, and that a later coordinator continues it without
-// repairs after a snapshot.
+// is repaired, and that the repairs are described. After a snapshot, a later coordinator continues
+// the history without repairs.
 func TestHistoryOfTwoCoordinators(t *testing.T) {
 	t.Parallel()
 	j := imported(t,

@@ -164,7 +164,7 @@ func readKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata
 	return v, err
 }
 
-// writeKey updates a key. Repeated calls of modify must have the effect of one.
+// writeKey updates a key. Repeated calls of modify must have the effect of a single call.
 func writeKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
 	return retry(ctx, func(ctx context.Context) error {
 		_, err := ddata.Update(ctx, r, key, ddata.WriteMajority().PreferOldest(), modify)

@@ -14,7 +14,7 @@ import (
 type ormap struct {
 	typ   *shape
 	keys  *orset
-	vals  tree[core] // a multi-map with value deltas also has those of removed keys
+	vals  tree[core] // a multi-map with value deltas also has the values of removed keys
 	delta *mapDelta
 	base  *ormap
 }

@@ -61,7 +61,7 @@ func (t *Types) named(name string) *definition {
 }
 
 // Value converts a typed value, such as an ORSet[string], to the form that a replicator stores. The
-// error matches ErrUndefined if its type is neither of this package nor defined.
+// error matches ErrUndefined if its type is not a type of this package and has no definition in t.
 func (t *Types) Value(typed any) (Value, error) {
 	c, err := t.core(typed)
 	return Value{c}, err

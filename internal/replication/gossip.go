@@ -73,9 +73,9 @@ func (m *Machine) compare() {
 	x.waiting = identity.Node{}
 }
 
-// updateSomeDigests computes some digests. It reports whether the digests of all entries are
-// computed, except of entries that changed lately. Such entries would be encoded for each
-// comparison and would always differ.
+// updateSomeDigests computes some digests. It reports whether all digests are computed, except
+// those of entries that changed recently. Such entries would be encoded for each comparison and
+// would always differ.
 func (m *Machine) updateSomeDigests() bool {
 	x := &m.exchange
 	n, size := 0, 0
@@ -280,7 +280,7 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 // comparison. For an entry that changes permanently it returns false at random, so that two nodes
 // compare the entry when both return false.
 func (m *Machine) changedLately(e *entry) bool {
-	const compared = 4 // false in one of this many calls on average
+	const compared = 4 // changedLately returns false in one of this many calls on average
 	takes := 4 * m.cfg.DeltaInterval
 	if len(m.members.gossip)+1 > smallCluster {
 		takes = max(takes, m.cfg.GossipInterval)

@@ -20,11 +20,11 @@ import (
 // a message changes no state there, except for the time of the last use, which the loop takes from
 // Touched.
 //
-// Invalidation. After each step that changes Machine.RouteVersion, and for the shard of a message
-// after its step, the driver sets the route to Restricted before it applies the effects, because
-// the effects may inform other nodes of a move. It sets the new route only after it has applied the
-// effects. It calls Add after the earlier messages of the entity are in its mailbox, and Remove
-// before it requests an entity to stop.
+// Invalidation. The effects of a step may inform other nodes of a move. Before the driver applies
+// them, it therefore sets the route to Restricted. It does so after each step that changes
+// Machine.RouteVersion, and for the shard of a message after the step of that message. The driver
+// sets the new route only after it has applied the effects. It calls Add after the earlier messages
+// of the entity are in its mailbox, and Remove before it requests an entity to stop.
 //
 // Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
 // which they reach the path. A message passes only if no earlier message of its origin waits;

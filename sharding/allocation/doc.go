@@ -15,12 +15,18 @@
 //	*Hashing      a ring of the regions; a shard of the same number is on the same node for all types
 //	External      homes that a program defines
 //
-// A new shard goes to the best region. The order of the regions is: reachable regions before
-// unreachable ones, staying before leaving ones, newer versions of the application before older
-// ones (so that a rolling upgrade moves each shard once), and fewer shards before more. The last
-// criterion is the node, so the order of registration has no influence. These regions get no
-// shards: regions of members that are Down or Exiting, which would never start them; of unknown
-// members; of members that are not yet Up; and of members without the role.
+// A new shard goes to the best region. These criteria determine the order of the regions; a later
+// criterion counts only if all earlier ones are equal:
+//
+// - a reachable region before an unreachable one,
+// - a staying region before a leaving one,
+// - a newer version of the application before an older one, so that a rolling upgrade moves each
+//   shard once,
+// - fewer shards before more,
+// - the node, so that the order of registration has no influence.
+//
+// Some regions get no shards: regions of members that are Down or Exiting, which would never start
+// them; of unknown members; of members that are not yet Up; and of members without the role.
 //
 // Shards move only at a good time: all regions run the same version, all members are reachable, no
 // member is joining, and the cluster is not shutting down.

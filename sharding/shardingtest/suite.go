@@ -127,7 +127,7 @@ func (f *fixture) opened(store io.Closer, err error, scope sharding.Scope) {
 	f.Cleanup(func() { f.want(store.Close(), nil, "Close") })
 }
 
-// want checks that the error of a call matches the wanted one, or is nil if that is nil.
+// want checks that the error of a call matches the wanted error, or is nil if no error is wanted.
 func (f *fixture) want(err, want error, call string, args ...any) {
 	f.Helper()
 	if !errors.Is(err, want) {

@@ -42,7 +42,8 @@ func TestSettingsDifferences(t *testing.T) {
 	}
 }
 
-// A region with different settings is refused with those of the coordinator. It may register again.
+// The refusal of a region with different settings contains the settings of the coordinator. The
+// region may register again.
 func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	t.Parallel()
 	ours := coordinator.Settings{Shards: 200, Routing: 7}

@@ -11,9 +11,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// Messages of local senders and relayed messages have separate paths, indexed by hop. Hence flushes
-// end: a flush of relayed messages waits only for homes, because relayed messages are not relayed
-// again, and a flush of local messages waits only for homes and for relayed messages.
+// Messages of local senders and relayed messages have separate paths, indexed by hop. Hence each
+// flush ends. A flush of relayed messages waits only for homes, because relayed messages are not
+// relayed again. A flush of local messages waits only for homes and for relayed messages.
 const (
 	sent    = 0
 	relayed = 1

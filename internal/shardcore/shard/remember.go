@@ -8,7 +8,7 @@ import "time"
 // updates are the pending changes of remembered entities. One update is stored at a time.
 type updates struct {
 	ids           uint64
-	id            uint64 // of the one that is being stored, 0 is none
+	id            uint64 // of the update that is being stored; 0 means none
 	due           time.Duration
 	storing, next change
 }

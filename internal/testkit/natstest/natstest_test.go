@@ -77,7 +77,8 @@ func (p *node) next() string {
 	}
 }
 
-// delivers checks that the next frame at one node is the one that another node sends.
+// delivers sends a frame from one node to another. It checks that the other node receives this
+// frame next.
 func delivers(from, to *node) {
 	from.t.Helper()
 	text := fmt.Sprint(uids.Add(1))
