@@ -318,10 +318,11 @@ func (r *Replicator) cause() error {
 	return r.endCause
 }
 
-// AwaitReplicas waits until this node sees replicas nodes that count in a quorum, including itself,
-// and has fetched the data that other nodes had when it joined. Programs call it after the start
-// before they rely on majorities: a node that does not see other nodes yet is a majority of one.
-// AwaitReplicas does not wait until the replicators of other nodes have started.
+// AwaitReplicas waits until this node sees at least as many nodes that count in a quorum as the
+// argument replicas, including itself. It also waits until this node has fetched the data that
+// other nodes had when it joined. Programs call it after the start before they rely on majorities:
+// a node that does not see other nodes yet is a majority of one. AwaitReplicas does not wait until
+// the replicators of other nodes have started.
 //
 // The error is that of ctx, or matches ErrStopped. It matches ErrInvalid if replicas is below 1.
 func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {

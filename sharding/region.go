@@ -163,8 +163,8 @@ func (r *Region[S]) Start(ctx context.Context, id string) error { return r.entit
 func (r *Region[S]) IDs(ctx context.Context) iter.Seq2[string, error] { return r.entities.IDs(ctx) }
 
 // Wake implements eventsourcing.Entities. It waits until the region is registered with a
-// coordinator, and covers the shards that this node hosts and those without a home: all entities are
-// covered if each node calls Wake. A proxy does nothing.
+// coordinator. It covers the shards that this node hosts and the shards without a home, so all
+// entities are covered if each node calls Wake. A proxy does nothing.
 func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	s := r.shell
 	if s.entities == nil {

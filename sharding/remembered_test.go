@@ -201,8 +201,8 @@ func (f *faultyStore) AddShards(ctx context.Context, shards []sharding.Shard) er
 	return f.RememberStore.AddShards(ctx, shards)
 }
 
-// TestRememberStoreFails lets each call of the store fail, with an error and with a panic, and lets
-// it be slow. The shard starts again, and waiting commands are refused or handled.
+// TestRememberStoreFails lets each call of the store fail with an error, fail with a panic, and be
+// slow. The shard starts again, and waiting commands are refused or handled.
 func TestRememberStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"load", "update", "shards", "add"} {

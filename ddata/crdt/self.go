@@ -27,9 +27,8 @@ type Self struct {
 	reverse int64   // the lowest timestamp of the reverse clock
 }
 
-// drift is the maximum by which a register's timestamp may be ahead of the clock and still advance
-// the timestamps of other registers: one day, in milliseconds. The limit prevents one wrong
-// timestamp from affecting all registers.
+// drift limits the effect of a wrong timestamp: one day, in milliseconds. A timestamp of a register
+// advances the timestamps of other registers only if it is ahead of the clock by less than drift.
 const drift = 24 * 60 * 60 * 1000
 
 // NewSelf returns the Self of a node that has just started. The error matches identity.ErrInvalid

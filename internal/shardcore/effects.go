@@ -172,8 +172,8 @@ type StartCoordinator struct{}
 type StopCoordinator struct{ Now bool }
 
 // CoordinatorReply is the reply of the store or the strategy to a request of the coordinator:
-// Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded, Placed or Rebalanced. Each request gets one
-// reply.
+// Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded, HomesChosen or Rebalanced. Each request gets
+// one reply.
 type CoordinatorReply struct{ coordinator.Input }
 
 // Rebalance requests the coordinator to call its strategy at once.

@@ -16,9 +16,9 @@ import (
 //
 // Contents. A path has the home of the shard, two flags for messages of this node and of its peers,
 // and the running entities if this node is the home. An entry is valid as long as
-// region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and
-// a message changes no state there, except for the time of the last use, which the loop takes from
-// Touched.
+// region.Machine.DirectRoute returns it. No earlier message of the shard then waits in the machine,
+// and a message changes no state there except the time of the last use. The loop takes this time
+// from Touched.
 //
 // Invalidation. The effects of a step may inform other nodes of a move. Before the driver applies
 // them, it therefore sets the route to Restricted. It does so after each step that changes
@@ -28,8 +28,8 @@ import (
 //
 // Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
 // which they reach the path. A message passes only if no earlier message of its origin waits;
-// otherwise it is added to the queue. The loop handles the queue in order: Pass lets the first
-// messages use the path, then the machine gets the next one, which stays in the queue until its
+// otherwise it is added to the queue. The loop handles the queue in order. Pass lets the first
+// messages use the path. Then the machine gets the next message, which stays in the queue until its
 // effects are applied.
 //
 // Concurrency. Senders call Waiting and Target with a lock for reading. Wait, Pass, Done, Close and

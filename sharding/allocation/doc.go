@@ -18,12 +18,12 @@
 // A new shard goes to the best region. These criteria determine the order of the regions; a later
 // criterion counts only if all earlier ones are equal:
 //
-// - a reachable region before an unreachable one,
-// - a staying region before a leaving one,
-// - a newer version of the application before an older one, so that a rolling upgrade moves each
-//   shard once,
-// - fewer shards before more,
-// - the node, so that the order of registration has no influence.
+//   - a reachable region before an unreachable one,
+//   - a staying region before a leaving one,
+//   - a newer version of the application before an older one, so that a rolling upgrade moves each
+//     shard once,
+//   - fewer shards before more,
+//   - the node, so that the order of registration has no influence.
 //
 // Some regions get no shards: regions of members that are Down or Exiting, which would never start
 // them; of unknown members; of members that are not yet Up; and of members without the role.

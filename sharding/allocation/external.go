@@ -24,8 +24,8 @@ func (e External) Allocate(v View, request Request) (identity.Node, bool) {
 	return request.Requester, v.MayHost(request.Requester)
 }
 
-// Rebalance returns the shards that are not on their desired region, if that region exists, by
-// region and in the order of allocation.
+// Rebalance returns the shards whose desired region exists and that are on another region. They are
+// sorted by region, and within a region by the order of allocation.
 func (e External) Rebalance(v View) []Shard {
 	var chosen []Shard
 	for _, r := range v.Regions {

@@ -48,8 +48,8 @@ func (h *Hashing) Allocate(v View, request Request) (identity.Node, bool) {
 	return h.owner(request.Shard)
 }
 
-// Rebalance returns the shards that are not hosted by their owner, by region and in the order of
-// allocation.
+// Rebalance returns the shards that are not hosted by their owner. They are sorted by region, and
+// within a region by the order of allocation.
 func (h *Hashing) Rebalance(v View) []Shard {
 	if !v.GoodTime() {
 		return nil

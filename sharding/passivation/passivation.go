@@ -50,10 +50,10 @@ type Strategy interface {
 	Touch(id string)
 	// Remove forgets an entity that stops.
 	Remove(id string)
-	// Next returns the entity to stop next. It is called before the Touch of an entity that needs
-	// its place, or when the limit has become smaller, and only if there are entities. The shard
-	// then calls Remove. If the ID is not that of an active entity, the shard stops the least
-	// recently used one.
+	// Next returns the entity to stop next. The shard calls it before the Touch of an entity that
+	// needs the place, or when the limit has become smaller. At that time there is at least one
+	// entity. The shard then calls Remove. If the ID is not that of an active entity, the shard
+	// stops the least recently used entity.
 	Next() string
 }
 

@@ -117,8 +117,8 @@ func TestReplayRepairs(t *testing.T) {
 	}
 }
 
-// Any history leads to a consistent state: its encoding can be decoded, and each shard has one
-// home, the last one that was stored unless its region has terminated.
+// Any history leads to a consistent state, whose encoding can be decoded. Each shard has one home:
+// the last one that was stored, unless its region has terminated.
 func TestReplayOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

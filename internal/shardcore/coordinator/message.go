@@ -83,10 +83,10 @@ const MaxTypeLength = 255
 // the receiver. A message is immutable.
 //
 // A message of a coordinator has its term and a round, which never decreases within a term. The
-// network may lose, delay and repeat messages, so a region acts only on the last one for each
-// shard: it ignores messages to another instance, except RegisterAgain; it answers Fenced to a
-// message with a lower term than it has seen; and it ignores a message about a shard if it has
-// acted on one with a higher round for that shard.
+// network may lose, delay and repeat messages, so a region acts only on the last message for each
+// shard. It ignores messages to another instance, except RegisterAgain. It answers Fenced to a
+// message with a lower term than it has seen. It ignores a message about a shard if it has acted on
+// a message with a higher round for that shard.
 type Message struct {
 	Kind Kind
 	// Type is the name of the entity type.

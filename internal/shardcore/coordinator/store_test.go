@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// store has the state of coordinators: as a journal, which rejects an append with another expected
-// number, or as a register, which also has the highest term. Each stored change must follow the
-// previous one.
+// store has the state of coordinators, as a journal or as a register. A journal rejects an append
+// with another expected number. A register also has the highest term. Each stored change must
+// follow the previous one.
 type store struct {
 	w        *world
 	register bool

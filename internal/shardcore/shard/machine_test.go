@@ -182,8 +182,8 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 }
 
-// An idle entity that is busy stays, receives the messages that arrived since the stop request, and
-// is asked to stop again later.
+// An idle entity that is busy stays and receives the messages that arrived since the stop request.
+// It is requested to stop again later.
 func TestBusyEntities(t *testing.T) {
 	t.Parallel()
 	cfg := shard.Config{Passivation: passivation.Settings{IdleTimeout: time.Minute, IdleInterval: time.Minute}}

@@ -25,8 +25,8 @@ type incarnation struct {
 	ready   bool
 }
 
-// world simulates the entities of a shard, which start, handle messages, request passivation, fail
-// and stop after random times, and the store of remembered entities.
+// world simulates the entities of a shard and the store of remembered entities. The entities start,
+// handle messages, request passivation, fail and stop after random times.
 type world struct {
 	t          *testing.T
 	rnd        *rand.Rand
