@@ -56,7 +56,7 @@ func TestAdminCommands(t *testing.T) {
 			w.Errorf("Leave of an unknown node: %v, want ErrNotMember", err)
 		}
 		if err := admin.Down(w.Context(), "", "no name"); err == nil || errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Down without a name: %v", err)
+			w.Errorf("Down with an invalid name: %v, want an error other than ErrNotMember", err)
 		}
 		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNoNode) {
 			w.Errorf("State of an unknown node: %v, want ErrNoNode", err)
@@ -78,7 +78,7 @@ func TestHandleAdmin(t *testing.T) {
 		request := `{"service":"carts","node":[1]}`
 		b, err := w.network.Operator("root").Ask(w.Context(), "a", []byte(request))
 		if must(w.T, err); string(b) != "root "+request {
-			w.Errorf("the reply of the service is %s", b)
+			w.Errorf("the reply of the service is %q, want %q", b, "root "+request)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestInvalidAdminRequests(t *testing.T) {
 				State     *cluster.Summary `json:"state"`
 			}
 			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil || answer.NoService != strings.Contains(request, "service") {
-				w.Errorf("reply to %.40q: %s, %v", request, b, err)
+				w.Errorf("reply to the invalid request %.40q: %s, %v, want an error", request, b, err)
 			}
 		}
 	})

@@ -61,7 +61,7 @@ func TestConfig(t *testing.T) {
 				w.Errorf("%s: the error does not begin with the field: %v", field, err)
 			}
 			if err == nil || !strings.Contains(err.Error(), field) || field != "MaxMessage" && !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("%s: got error %v", field, err)
+				w.Errorf("the error does not contain %q: %v", field, err)
 			}
 		}
 		if _, err := cluster.Start(cluster.Config{}); !errors.Is(err, cluster.ErrInvalid) {

@@ -63,7 +63,7 @@ func TestEventsFromAnyStart(t *testing.T) {
 			}
 			for _, e := range last[1:] {
 				if e.Kind != cluster.MemberRemoved || e.Previous != cluster.Up {
-					w.Errorf("unexpected event after the end of the node: %v", e)
+					w.Errorf("event after the end of the node: %v, want only removals of Up members", e)
 				}
 			}
 		}
@@ -94,7 +94,7 @@ func TestEventsFilterByKind(t *testing.T) {
 }
 
 // The buffer of a slow subscriber is bounded. When it is full, a snapshot replaces the events.
-func TestEventsOfASlowSubscriber(t *testing.T) {
+func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.start("a", func(c *cluster.Config) { c.MaxEvents = 4 })

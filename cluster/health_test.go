@@ -37,7 +37,7 @@ func TestHealth(t *testing.T) {
 		}
 		for _, path := range []string{"/live", "/ready"} {
 			if code, body := get(path); code != http.StatusOK || body != "ok" {
-				w.Errorf("GET %s: %d %s", path, code, body)
+				w.Errorf("GET %s: %d %s, want 200 ok", path, code, body)
 			}
 		}
 		if code, _ := get("/x"); code != http.StatusNotFound {
@@ -46,14 +46,14 @@ func TestHealth(t *testing.T) {
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(5 * time.Second)
 		if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "disconnected") {
-			w.Errorf("GET /ready while disconnected: %d %s", code, body)
+			w.Errorf("GET /ready while disconnected: %d %s, want 503 with the reason", code, body)
 		}
 		back()
 		w.allUp(a)
 		a.Stop()
 		<-a.Done()
 		if code, body := get("/live"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopped") {
-			w.Errorf("GET /live after the end of the node: %d %s", code, body)
+			w.Errorf("GET /live after the end of the node: %d %s, want 503 with the reason", code, body)
 		}
 		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
 			w.Errorf("Ready after the end of the node: %v, want ErrStopped", err)
@@ -79,14 +79,14 @@ func TestReadyWhileSuspended(t *testing.T) {
 }
 
 // The state of a node that waits for its seeds shows whether it is connected.
-func TestConnectedBeforeItJoins(t *testing.T) {
+func TestConnectedBeforeJoining(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.seeds = []string{"nobody"}
 		a := w.start("a")
 		w.sleep(10 * time.Second)
 		if s := a.State(); !s.Connected || s.Joined {
-			w.Errorf("the state before joining has Connected %t and Joined %t", s.Connected, s.Joined)
+			w.Errorf("the state before joining has Connected %t and Joined %t, want true and false", s.Connected, s.Joined)
 		}
 	})
 }

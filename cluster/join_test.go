@@ -30,7 +30,7 @@ func TestNodesJoinThroughSeeds(t *testing.T) {
 			must(w.T, n.AwaitUp(w.Context()))
 		}
 		if oldest, ok := nodes[0].State().Named("a"); !ok || oldest.UpNumber != 1 {
-			w.Errorf("the first seed is the member %+v", oldest)
+			w.Errorf("the first seed is the member %+v, want up number 1", oldest)
 		}
 	})
 }
@@ -45,25 +45,25 @@ func TestJoin(t *testing.T) {
 		must(w.T, err)
 		w.all = append(w.all, n)
 		if m, ok := n.State().Member(n.Self()); !ok || m.Version.String() != "1.2.0" || len(m.Roles) != 2 || !m.HasRole("teller") {
-			w.Errorf("the node itself is the member %+v", m)
+			w.Errorf("the node is the member %+v, want version 1.2.0 and both roles", m)
 		}
 		must(w.T, n.AwaitUp(w.Context()))
 		w.until(w.nodes["a"], func(s *cluster.State) bool { return s.Status(n.Self()) == cluster.Up && len(s.RoleLeaders) == 2 })
 		if s := w.nodes["a"].State(); s.RoleLeaders[1] != (cluster.RoleLeader{Role: "teller", Node: n.Self()}) {
-			w.Errorf("role leaders: %v", s.RoleLeaders)
+			w.Errorf("role leaders: %v, want %v as the second", s.RoleLeaders, n.Self())
 		}
 	})
 }
 
 // A node that is not a seed waits for a seed. When the context of Join ends, the node is shut down.
-func TestJoinEndsWithItsContext(t *testing.T) {
+func TestJoinCancelled(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		_, err := cluster.Join(ctx, w.config("d"))
 		if !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Join returned %v", err)
+			w.Errorf("Join returned %v, want context.DeadlineExceeded", err)
 		}
 		if !w.logged("join: no seed has accepted this node") {
 			w.Error("the log line about silent seeds is missing")
@@ -127,7 +127,7 @@ func TestConcurrentFirstSeeds(t *testing.T) {
 }
 
 // A process that restarts after a crash is a different node.
-func TestRestartUnderTheSameName(t *testing.T) {
+func TestRestartWithSameName(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
@@ -202,7 +202,7 @@ func TestVersionPending(t *testing.T) {
 		must(w.T, b.SetVersion(w.Context(), "2.0"))
 		w.allUp(a, b)
 		if m, _ := a.State().Member(b.Self()); m.Version.String() != "2.0" {
-			w.Errorf("the member has version %v", m.Version)
+			w.Errorf("the member has version %v, want 2.0", m.Version)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestOverNATS(t *testing.T) {
 	var answer []byte
 	for string(answer) != "a hello" { // a node that lacks CPU time may reject the first requests
 		if answer, err = p.Ask(ctx, []byte("hello")); ctx.Err() != nil || err == nil && string(answer) != "a hello" {
-			t.Fatalf("Ask = %q, %v", answer, err)
+			t.Fatalf("Ask = %q, %v, want \"a hello\"", answer, err)
 		}
 	}
 	operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "bank", Name: "root"})
@@ -76,7 +76,7 @@ func TestOverNATS(t *testing.T) {
 		}
 	}
 	if seen.Cluster != "bank" {
-		t.Errorf("State = %+v", seen)
+		t.Errorf("State = %+v, want the cluster bank", seen)
 	}
 	for err = errors.New("not asked"); err != nil && !errors.Is(err, cluster.ErrNotMember) && ctx.Err() == nil; {
 		err = cluster.NewAdmin(operator).Leave(ctx, "", "a")

@@ -58,7 +58,7 @@ func TestErrorTexts(t *testing.T) {
 			"singleton": a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}), "send": p.Send(w.Context(), nil), "ask": closed, "canceled": canceled,
 		} {
 			if err == nil || strings.Count(err.Error(), "cluster: ") != 1 {
-				w.Errorf("%s: the error text is %q", subject, err)
+				w.Errorf("%s: the error text is %q, want the prefix \"cluster: \" once", subject, err)
 			}
 		}
 	})
@@ -126,7 +126,7 @@ func TestSingletonCallsGoexit(t *testing.T) {
 		begun := time.Now()
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		if took := time.Since(begun); took > 15*time.Second {
-			w.Errorf("the shutdown took %v", took)
+			w.Errorf("the shutdown took %v, want at most 15s", took)
 		}
 	})
 }

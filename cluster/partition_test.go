@@ -53,7 +53,7 @@ func TestPartition(t *testing.T) {
 				if len(left) == len(nodes) {
 					for _, n := range nodes {
 						if s := n.State(); len(s.Members) != 5 || len(s.Unreachable) < 2 {
-							w.Errorf("%v: %d members, %d unreachable", n.Self(), len(s.Members), len(s.Unreachable))
+							w.Errorf("%v: %d members, %d unreachable, want 5 members and at least 2 unreachable", n.Self(), len(s.Members), len(s.Unreachable))
 						}
 					}
 					return
@@ -103,7 +103,7 @@ func TestOneWayPartition(t *testing.T) {
 		w.allUp(nodes[1:]...)
 		w.sleep(time.Minute)
 		if where := o.runs(w.T); where == "" || where == "a" {
-			w.Errorf("the singleton runs on %q", where)
+			w.Errorf("the singleton runs on %q, want a node other than a", where)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestDisconnectedNode(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		if where := o.runs(w.T); where == "a" || where == "" {
-			w.Errorf("the singleton runs on %q", where)
+			w.Errorf("the singleton runs on %q, want a node other than a", where)
 		}
 		back()
 		w.wantEnded(nodes[0], cluster.ErrDowned)

@@ -82,7 +82,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 		must(w.T, <-asked)
 		got := r.all()
 		if len(got) != len(sent)+1 || got[len(sent)] != "b?" {
-			w.Fatalf("%d messages arrived; the last is %q", len(got), got[len(got)-1])
+			w.Fatalf("%d messages arrived and the last is %q, want all messages and \"b?\"", len(got), got[len(got)-1])
 		}
 		for i, text := range sent {
 			if got[i] != text {
@@ -97,7 +97,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 
 // A full buffer drops the oldest messages, and dropped requests fail. Without a buffer all messages
 // are dropped.
-func TestProxyDropsTheOldest(t *testing.T) {
+func TestProxyDropsOldest(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		var drops []cluster.Drop
@@ -136,7 +136,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 
 // A cancelled request is removed from the buffer and releases its room. It was certainly not
 // handled.
-func TestProxyWithdrawsCancelledRequests(t *testing.T) {
+func TestProxyCancelledRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -145,7 +145,7 @@ func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 		for range 2 {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			if _, err := p.Ask(ctx, []byte("?")); !errors.Is(err, cluster.ErrNotHosted) || !errors.Is(err, context.DeadlineExceeded) {
-				w.Errorf("Ask: %v", err)
+				w.Errorf("Ask: %v, want ErrNotHosted and context.DeadlineExceeded", err)
 			}
 			cancel()
 		}
@@ -160,7 +160,7 @@ func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 }
 
 // Requests made while the node was suspended take up no room in the buffer.
-func TestProxyOfASuspendedNode(t *testing.T) {
+func TestProxyOfSuspendedNode(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -258,7 +258,7 @@ func TestProxyBufferBytes(t *testing.T) {
 }
 
 // Requests wait while the singleton moves.
-func TestProxyFollowsTheSingleton(t *testing.T) {
+func TestProxyFollowsSingleton(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
@@ -375,7 +375,7 @@ func TestProxyArguments(t *testing.T) {
 }
 
 // A request that the instance has received and not answered fails when the instance ends.
-func TestAskEndsWithTheInstance(t *testing.T) {
+func TestAskEndsWithInstance(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -426,7 +426,7 @@ func TestUnansweredRequests(t *testing.T) {
 		}
 		must(w.T, p.Send(w.Context(), []byte("news")))
 		if d := <-took; string(d.Payload) != "news" {
-			w.Errorf("the instance received %q", d.Payload)
+			w.Errorf("the instance received %q, want \"news\"", d.Payload)
 		}
 		for range 100 { // a stack may refer to the request during a collection
 			synctest.Wait()
@@ -462,7 +462,7 @@ func TestUnansweredRequests(t *testing.T) {
 }
 
 // The bytes of unanswered requests are limited.
-func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
+func TestUnansweredRequestBytes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")

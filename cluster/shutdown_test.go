@@ -32,7 +32,7 @@ func TestShutdownPhases(t *testing.T) {
 			onShutdown(w.T, a, p-1, "note", func(context.Context) error {
 				time.Sleep(time.Second)
 				if err := a.Ready(); !errors.Is(err, cluster.ErrShuttingDown) || errors.Is(err, cluster.ErrStopped) {
-					w.Errorf("Ready in phase %v: %v", p-1, err)
+					w.Errorf("Ready in phase %v: %v, want only ErrShuttingDown", p-1, err)
 				}
 				if _, err := a.OnShutdown(p-1, "late", func(context.Context) error { return nil }); !errors.Is(err, cluster.ErrShuttingDown) {
 					w.Errorf("OnShutdown in phase %v: %v, want ErrShuttingDown", p-1, err)
@@ -117,7 +117,7 @@ func TestShutdownPhaseTimeout(t *testing.T) {
 }
 
 // A node that cannot leave ends after the time-outs of the phases.
-func TestShutdownWithoutTheOthers(t *testing.T) {
+func TestShutdownWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -137,7 +137,7 @@ func TestShutdownWithoutTheOthers(t *testing.T) {
 }
 
 // A singleton that never returns does not keep the process alive.
-func TestShutdownWithAStuckSingleton(t *testing.T) {
+func TestShutdownWithStuckSingleton(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -211,7 +211,7 @@ func TestShutdownOnSignal(t *testing.T) {
 	}
 }
 
-func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
+func TestShutdownOnSignalReturns(t *testing.T) {
 	t.Parallel()
 	self, err := identity.New("a")
 	must(t, err)
@@ -317,7 +317,7 @@ func TestObserver(t *testing.T) {
 			w.Errorf("the observer received %d members and the instances %v, want 2 members and the start, stop and end of an instance", most, instances)
 		}
 		if stats.Membership.Sent["heartbeat"] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
-			w.Errorf("the observer received the stats %+v", stats)
+			w.Errorf("the observer received the stats %+v, want sent heartbeats and frames", stats)
 		}
 	})
 }

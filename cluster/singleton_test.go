@@ -63,7 +63,7 @@ func (o *instanceCounter) runs(t *testing.T) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.most > 1 {
-		t.Errorf("%d instances ran at once: %v", o.most, o.history)
+		t.Errorf("%d instances ran at the same time: %v", o.most, o.history)
 	}
 	where := ""
 	for name := range o.now {
@@ -171,7 +171,7 @@ func TestSingletonReturns(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if starts != 1 {
-				w.Errorf("%s: the instance was started %d times", name, starts)
+				w.Errorf("%s: the instance was started %d times, want once", name, starts)
 			}
 			if !w.logged(name) {
 				w.Errorf("%s: the end was not logged", name)
@@ -203,7 +203,7 @@ func TestSingletonWithLease(t *testing.T) {
 		o.await(w.T, "a")
 		entry, err := store.Get(w.Context(), "bank-singleton-one")
 		if err != nil || entry.Owner != nodes[0].Self().String() {
-			w.Errorf("Get of the lease = %+v, %v", entry, err)
+			w.Errorf("Get of the lease = %+v, %v, want the first node as owner", entry, err)
 		}
 		must(w.T, store.Delete(w.Context(), "bank-singleton-one", entry.Revision))
 		for o.started() < 2 { // the lease is requested again
@@ -262,7 +262,7 @@ func TestSingletonArguments(t *testing.T) {
 }
 
 // Nodes without the role run no instance, but their proxies find it.
-func TestSingletonOfARole(t *testing.T) {
+func TestSingletonWithRole(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -279,7 +279,7 @@ func TestSingletonOfARole(t *testing.T) {
 		must(w.T, err)
 		answer, err := p.Ask(w.Context(), []byte("hello"))
 		if fmt.Sprintf("%s %v", answer, err) != "b hello <nil>" {
-			w.Errorf("Ask = %s, %v", answer, err)
+			w.Errorf("Ask = %s, %v, want \"b hello\"", answer, err)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func TestDependenciesOfUsers(t *testing.T) {
 	}
 }
 
-func TestModulesForTestsAreOnlyInTests(t *testing.T) {
+func TestTestModules(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if isSuite(p.path()) {
@@ -70,7 +70,7 @@ func TestModulesForTestsAreOnlyInTests(t *testing.T) {
 	}
 }
 
-func TestModulesOfSomePackages(t *testing.T) {
+func TestModuleImporters(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {

@@ -143,7 +143,7 @@ func TestExamplesImportPublicPackages(t *testing.T) {
 }
 
 // Every package that users can import has a floor, so that a new package cannot be forgotten.
-func TestEveryPackageHasAFloor(t *testing.T) {
+func TestPackageFloors(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		path := p.path()

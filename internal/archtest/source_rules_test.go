@@ -41,7 +41,7 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-func TestEveryFileBeginsWithTheLicence(t *testing.T) {
+func TestLicenceHeaders(t *testing.T) {
 	t.Parallel()
 	eachFile(t, func(_ *pkg, path string, _ bool) {
 		data := read(t, path)
@@ -61,7 +61,7 @@ func TestFileLength(t *testing.T) {
 }
 
 // Each package has a package comment: in doc.go, or in the main file of a small package.
-func TestEveryPackageHasADoc(t *testing.T) {
+func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if len(p.GoFiles) == 0 {

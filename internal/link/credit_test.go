@@ -149,7 +149,7 @@ func TestProbeInterval(t *testing.T) {
 		want[i] *= time.Millisecond
 	}
 	if !slices.Equal(waits, want) {
-		t.Errorf("the sender requests credit after %v", waits)
+		t.Errorf("the sender requests credit after %v, want %v", waits, want)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestLostGrant(t *testing.T) {
 	b.frames(link.Control) // lost
 	due, waits := a.Due()
 	if !waits || got == 5 {
-		t.Fatalf("%d messages arrived with the initial credit", got)
+		t.Fatalf("%d of 5 messages arrived with the initial credit, want fewer", got)
 	}
 	a.now = due
 	a.Tick(a.now)

@@ -23,10 +23,10 @@ func TestOrder(t *testing.T) {
 		b.want("1", "2", "3", "4")
 		last := b.got[3]
 		if last.Type != link.Request || last.Kind != 9 || last.Correlation != 4 || last.Named || b.last.From != alice {
-			t.Errorf("delivered %+v from %v", last, b.last.From)
+			t.Errorf("delivered %+v from %v, want the request 4 of kind 9 from alice", last, b.last.From)
 		}
 		if s := b.Stats(); s.Lanes[lane].Gaps != 0 || s.Lanes[lane].MessagesIn != 4 || s.Lanes[lane].FramesIn != 2 {
-			t.Errorf("stats of the lane: %+v", s.Lanes[lane])
+			t.Errorf("stats of the lane: %+v, want 4 messages in 2 frames and no gap", s.Lanes[lane])
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestReorderedFrames(t *testing.T) {
 	b.want("1", "4", "5")
 	b.wantDropped(link.Old, 1)
 	if s := b.Stats().Lanes[link.Data]; s.Gaps != 1 || s.Lost != 2 {
-		t.Errorf("counted %d gaps and %d lost frames", s.Gaps, s.Lost)
+		t.Errorf("counted %d gaps and %d lost frames, want 1 and 2", s.Gaps, s.Lost)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestLinksTakeTurns(t *testing.T) {
 		order = append(order, to.Name)
 	}
 	if want := []string{bob.Name, mallory.Name, bob.Name, mallory.Name, bob.Name}; !slices.Equal(order, want) {
-		t.Errorf("the frames were sent to %v", order)
+		t.Errorf("the frames were sent to %v, want %v", order, want)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestCreditUnderLoad(t *testing.T) {
 	first := sent(open(t, mallory, small, wide))
 	second := sent(open(t, alice, small, wide))
 	if first != 63 || second != 15 { // the window is 4 MiB, or 1 MiB while more than 3 MiB are held
-		t.Errorf("the first peer sent %d messages of 64 KiB, the second %d", first, second)
+		t.Errorf("the first peer sent %d messages of 64 KiB and the second %d, want 63 and 15", first, second)
 	}
 	b.wantDropped(link.Overload, 0)
 }

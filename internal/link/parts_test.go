@@ -23,13 +23,13 @@ func TestLargeMessages(t *testing.T) {
 	frames := a.frames(link.Data)
 	for _, frame := range frames {
 		if len(frame) > link.MinFrame {
-			t.Fatalf("sent a frame of %d bytes", len(frame))
+			t.Fatalf("sent a frame of %d bytes, want at most %d", len(frame), link.MinFrame)
 		}
 	}
 	b.take(a, link.Data, frames...)
 	b.want("before", large, "after")
 	if d := b.got[1]; d.Type != msg.Type || d.Kind != msg.Kind || d.Correlation != msg.Correlation || !d.Compressed {
-		t.Errorf("the completed message has %v %v %v %v", d.Type, d.Kind, d.Correlation, d.Compressed)
+		t.Errorf("the completed message has type %v, kind %v, correlation %v, compressed %v, want those of the sent message", d.Type, d.Kind, d.Correlation, d.Compressed)
 	}
 	if n := a.Stats().Lanes[link.Data].MessagesOut; n != 3 {
 		t.Errorf("%d messages were counted as sent, want 3", n)
@@ -74,7 +74,7 @@ func TestLostPart(t *testing.T) {
 		}
 		for _, d := range b.got {
 			if s := string(d.Payload); s != "after" {
-				t.Errorf("part %d was lost: delivered %d bytes", lost, len(s))
+				t.Errorf("part %d was lost: delivered another message of %d bytes", lost, len(s))
 			}
 		}
 		b.consume(a, link.Data)
@@ -129,7 +129,7 @@ func TestInvalidPartSizes(t *testing.T) {
 		for i, body := range test.bodies {
 			f := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: uint64(i + 1), Offset: offset, Body: body}
 			if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); len(eff.Deliver) != 0 {
-				t.Errorf("%s: delivered %d bytes", name, len(eff.Deliver[0].Payload))
+				t.Errorf("%s: delivered a message of %d bytes", name, len(eff.Deliver[0].Payload))
 			}
 			offset += uint64(len(body)) + 64
 		}

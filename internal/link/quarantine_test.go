@@ -64,7 +64,7 @@ func TestNotices(t *testing.T) {
 		t.Errorf("a heartbeat caused %d notices, want 0", n)
 	}
 	if n := notices(tell("x"), link.Data); n != 1 || !a.last.Quarantined || a.last.From != bob {
-		t.Errorf("a message caused %d notices, %+v", n, a.last)
+		t.Errorf("a message caused %d notices with the effects %+v, want 1 with Quarantined", n, a.last)
 	}
 	if n := notices(tell("x"), link.Data); n != 0 {
 		t.Errorf("sent %d notices within a second, want 0", n)
@@ -111,7 +111,7 @@ func TestNoticeForOneIncarnation(t *testing.T) {
 	for uid, want := range map[uint64]bool{alice.UID: true, bob.UID: false} {
 		frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, uid)})
 		if eff := a.Receive(0, link.Control, bob.Name, frame); eff.Quarantined != want {
-			t.Errorf("notice about UID %x to %v: Quarantined is %t", uid, alice, eff.Quarantined)
+			t.Errorf("notice about UID %x to %v: Quarantined is %t, want %t", uid, alice, eff.Quarantined, want)
 		}
 	}
 	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, Body: link.AppendNotice(nil, alice.UID)})

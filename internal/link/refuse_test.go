@@ -74,7 +74,7 @@ func TestNewerMinorVersion(t *testing.T) {
 	b.wantDropped(link.UnknownType, 1)
 }
 
-func TestSendToAName(t *testing.T) {
+func TestSendToName(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	name := identity.Node{Name: bob.Name}

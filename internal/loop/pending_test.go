@@ -18,7 +18,7 @@ func TestPending(t *testing.T) {
 	first, err := p.Add("a")
 	second, err2 := p.Add("b")
 	if err != nil || err2 != nil || first == 0 || first == second {
-		t.Fatalf("Add = %d, %v, then %d, %v", first, err, second, err2)
+		t.Fatalf("Add = %d, %v, then %d, %v, want different numbers above 0", first, err, second, err2)
 	}
 	if _, err := p.Add("c"); !errors.Is(err, loop.ErrFull) {
 		t.Errorf("Add beyond the limit: %v, want ErrFull", err)
@@ -38,7 +38,7 @@ func TestPending(t *testing.T) {
 	}
 	p.AnswerAll(func(asker string) bool { return asker == "b" && answer(asker) })
 	if !slices.Equal(got, []string{"a", "b"}) || p.Len() != 1 || !p.Remove(third) {
-		t.Errorf("answered %v, %d questions are open", got, p.Len())
+		t.Errorf("answered %v and %d questions are open, want [a b] and 1", got, p.Len())
 	}
 }
 
@@ -52,7 +52,7 @@ func TestCalls(t *testing.T) {
 	cause := errors.New("lost")
 	calls.Fail(cause)
 	if got := context.Cause(ended); errors.Is(got, cause) {
-		t.Errorf("the ended call has the cause %v", got)
+		t.Errorf("Fail also ended the context of the finished call: %v", got)
 	}
 	if got := context.Cause(open); !errors.Is(got, cause) {
 		t.Errorf("the open call has the cause %v, want %v", got, cause)

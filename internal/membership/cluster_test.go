@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-func TestClusterFormsAndLeaves(t *testing.T) {
+func TestFormAndLeave(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(5) {
 		w := newWorld(t, seed)
@@ -25,7 +25,7 @@ func TestClusterFormsAndLeaves(t *testing.T) {
 				t.Fatalf("%v has not left:\n%s", gone.node, w.describe())
 			}
 			if !gone.stopped(membership.Left) {
-				t.Errorf("life events of %v: %v", gone.node, gone.lives)
+				t.Errorf("life events of %v: %v, want Stopped with Left", gone.node, gone.lives)
 			}
 		}
 	}

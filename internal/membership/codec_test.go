@@ -47,7 +47,7 @@ func TestDecodeSharesEqualParts(t *testing.T) {
 	s := membership.StateOf(g)
 	same, err := s.Gossip(g)
 	if err != nil || &same.Members()[0] != &g.Members()[0] || &same.Reachability().Observers[0] != &g.Reachability().Observers[0] || &same.Clock()[0] != &g.Clock()[0] {
-		t.Errorf("DecodeContent of the known gossip: %v", err)
+		t.Errorf("DecodeContent of the known gossip does not share all parts: %v", err)
 	}
 	later := apply(t, g, self, membership.Change{Put: []*identity.Member{{Node: g.Members()[7].Node, Status: leaving, UpNumber: 8, Roles: []string{"backend"}}}})
 	next, err := membership.StateOf(later).Gossip(g)
@@ -56,11 +56,11 @@ func TestDecodeSharesEqualParts(t *testing.T) {
 	}
 	for i, m := range next.Members() {
 		if (m == g.Members()[i]) != (i != 7) {
-			t.Errorf("member %d is shared: %t", i, m == g.Members()[i])
+			t.Errorf("member %d is shared: %t, want %t", i, m == g.Members()[i], i != 7)
 		}
 	}
 	if next.Members()[7].Status != leaving {
-		t.Errorf("the new member was decoded as %v", next.Members()[7])
+		t.Errorf("the changed member was decoded as %v, want leaving", next.Members()[7])
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSizeOfLargeState(t *testing.T) {
 	size := len(membership.AppendMessage(nil, membership.StateOf(g)))
 	t.Logf("%d bytes", size)
 	if size > 40<<10 {
-		t.Errorf("%d bytes, at most 40 KiB are allowed", size)
+		t.Errorf("the state has %d bytes, want at most 40 KiB", size)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestGoldenMessages(t *testing.T) {
 	}
 	for name, m := range all {
 		if membership.KindOf(m).String() != name {
-			t.Errorf("message %s has the kind %v", name, membership.KindOf(m))
+			t.Errorf("the message with the name %s has the kind %v", name, membership.KindOf(m))
 		}
 		encoded := hex.EncodeToString(membership.AppendMessage(nil, m)) + "\n"
 		path := filepath.Join("testdata", "v1", name+".hex")
@@ -167,7 +167,7 @@ func TestMessageVersions(t *testing.T) {
 		newer := append(bytes.Clone(b), "something new"...)
 		newer[0]++
 		if got, err := membership.DecodeMessage(newer); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%s of a newer minor version: %v, %v", name, got, err)
+			t.Errorf("%s of a newer minor version: %v, %v, want %v", name, got, err, m)
 		}
 		if _, err := membership.DecodeMessage(append(bytes.Clone(b), 0)); !errors.Is(err, membership.ErrMalformed) {
 			t.Errorf("%s with one byte too many: %v, want ErrMalformed", name, err)
@@ -186,7 +186,7 @@ func TestTruncatedMessages(t *testing.T) {
 		for i := range len(b) {
 			got, err := membership.DecodeMessage(b[:i:i])
 			if !errors.Is(err, membership.ErrMalformed) {
-				t.Errorf("DecodeMessage of %s, %d of %d bytes: %v, %v", name, i, len(b), got, err)
+				t.Errorf("DecodeMessage of %s, %d of %d bytes: %v, %v, want ErrMalformed", name, i, len(b), got, err)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestExtensions(t *testing.T) {
 		}
 		got, err := membership.DecodeContent(content, g)
 		if err != nil || !bytes.Equal(got.AppendContent(nil), content) {
-			t.Fatalf("extensions %v: %v", got.Extensions(), err)
+			t.Fatalf("the extensions %v are encoded differently: %v", got.Extensions(), err)
 		}
 		return got
 	}
@@ -222,7 +222,7 @@ func TestExtensions(t *testing.T) {
 	m, _ := x.Merge(y)
 	n, _ := y.Merge(x)
 	if !reflect.DeepEqual(m.Extensions(), want) || !reflect.DeepEqual(n.Extensions(), want) {
-		t.Errorf("merged: %v and %v", m.Extensions(), n.Extensions())
+		t.Errorf("the merged extensions are %v and %v, want %v", m.Extensions(), n.Extensions(), want)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestMalformedContent(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if g, err := membership.DecodeContent(content, membership.Gossip{}); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%s: %s, %v", name, describe(g), err)
+			t.Errorf("%s: decoded to %s, %v, want ErrMalformed", name, describe(g), err)
 		}
 	}
 	good, err := hex.DecodeString(one + "02" + a + "030000" + b + "030000" + "0200010101" + "00" + "00" + "00")

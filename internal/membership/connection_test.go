@@ -208,7 +208,7 @@ func TestGiveUp(t *testing.T) {
 	ended := func(s *solo, want bool, subject string) {
 		s.t.Helper()
 		if got := !s.m.Member(); got != want {
-			s.t.Fatalf("%s: the node has ended: %t", subject, got)
+			s.t.Fatalf("%s: the node has ended: %t, want %t", subject, got, want)
 		}
 	}
 	t.Run("no member can confirm", func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestGiveUp(t *testing.T) {
 		s.pass(20*time.Second, "n")
 		ended(s, true, "no member has returned")
 		if s.m.Counters().TimedOut[membership.TimeoutLiveness] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
-			t.Errorf("time-outs %v, life %v", s.m.Counters().TimedOut, s.all.Life)
+			t.Errorf("time-outs %v and life events %v, want one TimeoutLiveness and WasDowned", s.m.Counters().TimedOut, s.all.Life)
 		}
 	})
 	t.Run("no decision", func(t *testing.T) {

@@ -59,7 +59,7 @@ func TestSilentMember(t *testing.T) {
 		}
 	}
 	if !slices.Equal(kinds, []membership.EventKind{membership.MemberUnreachable, membership.MemberReachable}) {
-		t.Errorf("events: %v", kinds)
+		t.Errorf("events about the member: %v, want MemberUnreachable, MemberReachable", kinds)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestMemberNeverReplies(t *testing.T) {
 	}
 	s.pass(3*time.Second, "n")
 	if got := s.m.Gossip().Unreachable(thisNode); len(got) != 1 || got[0].Node != node("x") || s.m.Counters().TimedOut[membership.TimeoutFirstResponse] != 1 {
-		t.Errorf("the unreachable members are %v", got)
+		t.Errorf("the unreachable members are %v, want x after one TimeoutFirstResponse", got)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestRingChanges(t *testing.T) {
 	}
 	first := monitored()
 	if len(first) != 2 {
-		t.Fatalf("the monitored members are %v", first)
+		t.Fatalf("the monitored members are %v, want 2", first)
 	}
 	silent := first[1]
 	all = slices.DeleteFunc(all, func(name string) bool { return name == silent })
@@ -135,7 +135,7 @@ func TestRingChanges(t *testing.T) {
 	all = append(all, silent)
 	s.pass(2*time.Second, all...)
 	if now = monitored(); !slices.Equal(now, []string{"m2", "m3"}) || len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Errorf("after the reply the monitored members are %v, unreachable are %v", now, s.m.Gossip().Unreachable(thisNode))
+		t.Errorf("after the reply the monitored members are %v and the unreachable members %v, want [m2 m3] and none", now, s.m.Gossip().Unreachable(thisNode))
 	}
 }
 
@@ -149,7 +149,7 @@ func TestDisconnected(t *testing.T) {
 	s.mute = true
 	s.pass(3100 * time.Millisecond)
 	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Disconnected}) || s.m.View().Connected {
-		t.Fatalf("life: %v", s.all.Life)
+		t.Fatalf("life events: %v, want Disconnected", s.all.Life)
 	}
 	s.named("p", membership.Join{})
 	s.seen("n", "o")
@@ -182,7 +182,7 @@ func TestDisconnected(t *testing.T) {
 }
 
 // A member that was unreachable before a disconnection stays unreachable until it replies.
-func TestUnreachableBeforeADisconnection(t *testing.T) {
+func TestUnreachableBeforeDisconnection(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.pass(10*time.Second, "o")
@@ -209,10 +209,10 @@ func TestPaused(t *testing.T) {
 	s.now += time.Minute
 	e := s.recv("m", membership.Echo{Nr: 4})
 	if !slices.Equal(e.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) || !s.m.Suspended() {
-		t.Errorf("life: %v", e.Life)
+		t.Errorf("life events: %v, want Disconnected, Suspended", e.Life)
 	}
 	if s.m.Counters().TimedOut[membership.TimeoutLate] != 1 {
-		t.Errorf("the time-outs are %v", s.m.Counters().TimedOut)
+		t.Errorf("the time-outs are %v, want one TimeoutLate", s.m.Counters().TimedOut)
 	}
 	s.mute = false
 	s.took(s.m.Tick(s.now))
@@ -266,7 +266,7 @@ func TestPhiFormula(t *testing.T) {
 		}
 	}
 	if got := d.Phi(now + time.Hour); !math.IsInf(got, 1) {
-		t.Errorf("phi after an hour is %v", got)
+		t.Errorf("phi after an hour is %v, want +Inf", got)
 	}
 }
 

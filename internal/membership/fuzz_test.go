@@ -27,7 +27,7 @@ func limited(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("an input of %d bytes allocated %d bytes, the limit is %d", input, least, limit)
+	t.Errorf("an input of %d bytes allocated %d bytes, want at most %d", input, least, limit)
 }
 
 func FuzzMessage(f *testing.F) {

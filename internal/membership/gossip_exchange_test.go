@@ -99,7 +99,7 @@ func TestDroppedGossip(t *testing.T) {
 		before := s.dropped(why)
 		s.do(in)
 		if s.dropped(why) != before+1 || len(s.out.Send)+len(s.out.Events) > 0 {
-			t.Errorf("%s: dropped as %v %d times, sent %v", subject, why, s.dropped(why)-before, s.out.Send)
+			t.Errorf("%s: dropped as %v %d times and sent %v, want one drop and no effect", subject, why, s.dropped(why)-before, s.out.Send)
 		}
 	}
 	s.now += 5 * time.Second
@@ -222,7 +222,7 @@ func TestRounds(t *testing.T) {
 	s.pass(10*time.Second, all...)
 	state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests))
 	if state < 20 || digests > 0 {
-		t.Errorf("few members have seen the state: the state was sent %d times, the version %d times", state, digests)
+		t.Errorf("few members have seen the state: the state was sent %d times and the version %d times, want at least 20 and 0", state, digests)
 	}
 	s.seen("a")
 	s.forget()
@@ -244,7 +244,7 @@ func TestGossipAfterDown(t *testing.T) {
 	s.forget()
 	s.pass(4*time.Second, "a", "b", "c")
 	if n := len(sentIn(s.all, membership.KindState)) + len(sentIn(s.all, membership.KindDigests)); n < 10 || n > 12 {
-		t.Errorf("%d rounds in 4 s", n)
+		t.Errorf("%d rounds in 4 s, want 10 to 12", n)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestGossipInLargeCluster(t *testing.T) {
 	s.forget()
 	s.pass(3*time.Second, names...)
 	if state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests)); state > 0 || digests < 5 {
-		t.Errorf("sent the state %d times and the version %d times", state, digests)
+		t.Errorf("sent the state %d times and the version %d times, want 0 and at least 5", state, digests)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestMergeNeverRevertsStatus(t *testing.T) {
 			for _, merge := range [][2]membership.Gossip{{here, there}, {there, here}} {
 				merged, _ := merge[0].Merge(merge[1])
 				if got := merged.Member(node("b")).Status; got != after {
-					t.Errorf("%v became %v, and a merge makes it %v", before, after, got)
+					t.Errorf("%v became %v, but the merge reverted it to %v", before, after, got)
 				}
 			}
 		}

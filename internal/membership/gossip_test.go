@@ -81,7 +81,7 @@ func TestApply(t *testing.T) {
 	a, b := node("a"), node("b")
 	g := cluster(t, member("a", up), member("b", up)).Saw(b)
 	if !g.HasSeen(a) || !g.HasSeen(b) || g.Clock().Of(a) != 1 {
-		t.Fatalf("the first gossip has the seen set %v and the clock %v", g.SeenBy(), g.Clock())
+		t.Fatalf("the first gossip has the seen set %v and the clock %v, want a and b, and one tick of a", g.SeenBy(), g.Clock())
 	}
 	for name, change := range map[string]membership.Change{
 		"status":      {Put: []*identity.Member{member("b", leaving)}},
@@ -91,7 +91,7 @@ func TestApply(t *testing.T) {
 	} {
 		changed := apply(t, g, b, change)
 		if got := changed.SeenBy(); !slices.Equal(got, []identity.Node{b}) || changed.Clock().Of(b) != 1 || g.Clock().Of(b) != 0 {
-			t.Errorf("%s: seen by %v, clock %v", name, got, changed.Clock())
+			t.Errorf("%s: seen by %v, clock %v, want only b and one tick of b", name, got, changed.Clock())
 		}
 	}
 	for name, nothing := range map[string]membership.Change{
@@ -140,7 +140,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("the state still contains b: %v %v", g.Clock(), g.Reachability())
 	}
 	if got := g.Tombstones(); !slices.Equal(got, []membership.Tombstone{{Node: b, At: 77, Count: 1}}) {
-		t.Errorf("tombstones: %v", got)
+		t.Errorf("the tombstones are %v, want one of b", got)
 	}
 	if g = apply(t, g, a, membership.Change{Forget: 77}); !g.Removed(b) {
 		t.Error("the tombstone was forgotten too early")
@@ -159,7 +159,7 @@ func TestMerge(t *testing.T) {
 		m, tick := x.Merge(y)
 		n, also := y.Merge(x)
 		if !reflect.DeepEqual(m, n) || tick != also {
-			t.Errorf("the two orders of merging have the clocks %v and %v", m.Clock(), n.Clock())
+			t.Errorf("the two orders of merging have different results, with the clocks %v and %v", m.Clock(), n.Clock())
 		}
 		check(t, m)
 		if len(m.SeenBy()) > 0 {
@@ -172,12 +172,12 @@ func TestMerge(t *testing.T) {
 	y := apply(t, base, b, membership.Change{Put: []*identity.Member{member("c", leaving), member("d", joining)}})
 	m, tick := merge(x, y)
 	if m.Member(c).Status != down || m.Member(node("d")) == nil || tick || m.Clock().Of(a) != 2 || m.Clock().Of(b) != 1 {
-		t.Errorf("merged: c is %v, d is %v, %v", m.Member(c).Status, m.Member(node("d")), m.Clock())
+		t.Errorf("in the merged gossip c is %v, d is %v, and the clock is %v", m.Member(c).Status, m.Member(node("d")), m.Clock())
 	}
 
 	gone := apply(t, x, a, membership.Change{Remove: []identity.Node{c}, At: 5})
 	if m, tick = merge(gone, y); m.Member(c) != nil || !m.Removed(c) || tick {
-		t.Errorf("a removed member returned: %v", m.Member(c))
+		t.Errorf("the merge restored the removed member: %v", m.Member(c))
 	}
 
 	// The clock has no entry for changes that c made before its removal.
@@ -197,7 +197,7 @@ func TestMergeStatus(t *testing.T) {
 		for _, higher := range order[i:] {
 			m, _ := cluster(t, member("a", up), member("b", lower)).Merge(cluster(t, member("a", up), member("b", higher)))
 			if got := m.Member(node("b")).Status; got != higher {
-				t.Errorf("the merge of %v and %v is %v", lower, higher, got)
+				t.Errorf("the merge of the statuses %v and %v is %v", lower, higher, got)
 			}
 		}
 	}
@@ -368,7 +368,7 @@ func TestConvergence(t *testing.T) {
 			g = g.Saw(node(tt.seen))
 		}
 		if got := g.Converged(a, tt.confirmed); got != tt.want {
-			t.Errorf("%s: Converged = %t", tt.name, got)
+			t.Errorf("%s: Converged = %t, want %t", tt.name, got, tt.want)
 		}
 	}
 	if !(membership.Gossip{}).Converged(a, nil) {
@@ -442,7 +442,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	got, err := membership.CheckRoles([]string{"b", "a", "b"})
 	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("CheckRoles = %v, %v", got, err)
+		t.Errorf("CheckRoles = %v, %v, want [a b]", got, err)
 	}
 	for _, bad := range [][]string{{""}, {"dc-x"}, {fmt.Sprintf("%200d", 1)}, manyRoles(65)} {
 		if _, err := membership.CheckRoles(bad); err == nil {
@@ -525,7 +525,7 @@ func TestRing(t *testing.T) {
 		}
 		for _, m := range g.Members() {
 			if len(g.Unreachable(identity.Node{})) == 0 && monitors[m.Node] != min(count, len(g.Members())-1) {
-				t.Errorf("%v is monitored by %d of %d members", m.Node, monitors[m.Node], len(g.Members()))
+				t.Errorf("%v is monitored by %d of %d members, want %d", m.Node, monitors[m.Node], len(g.Members()), min(count, len(g.Members())-1))
 			}
 		}
 	})

@@ -60,14 +60,14 @@ func TestManyLeave(t *testing.T) {
 	}
 }
 
-func TestExitingAfterAllHaveSeenLeaving(t *testing.T) {
+func TestLeavingBecomesExiting(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.pass(time.Second/2, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "o")
 	if s.pass(0); s.status(node("n")) != exiting {
-		t.Errorf("n is %v", s.status(node("n")))
+		t.Errorf("n is %v, want exiting", s.status(node("n")))
 	}
 }
 
@@ -79,18 +79,18 @@ func TestLeaveAfterOthers(t *testing.T) {
 	s.do(membership.Leave{Node: thisNode})
 	s.do(membership.Leave{})
 	if s.pass(2*time.Second, "n", "o"); s.status(thisNode) != up {
-		t.Errorf("this node is %v", s.status(thisNode))
+		t.Errorf("this node is %v, want up", s.status(thisNode))
 	}
 	s.seen("n", "o")
 	if s.pass(0); s.status(thisNode) != leaving || s.status(node("n")) != exiting {
-		t.Errorf("n is %v and this node is %v", s.status(node("n")), s.status(thisNode))
+		t.Errorf("n is %v and this node is %v, want exiting and leaving", s.status(node("n")), s.status(thisNode))
 	}
 
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
 	s.do(membership.Leave{Node: thisNode})
 	if s.pass(3*time.Second, "n", "o"); s.status(thisNode) != leaving {
-		t.Errorf("after 3 s this node is %v", s.status(thisNode))
+		t.Errorf("after 3 s this node is %v, want leaving", s.status(thisNode))
 	}
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
@@ -112,12 +112,12 @@ func TestGossipWhileLeaving(t *testing.T) {
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "p")
 	if got := rounds(s, "n", "o", "p"); got < 90 || got > 110 {
-		t.Errorf("%d rounds of gossip in 10 s while o has not seen that n leaves", got)
+		t.Errorf("%d rounds of gossip in 10 s while o has not seen that n leaves, want 90 to 110", got)
 	}
 	s.pass(10*time.Second, "n", "p") // o is unreachable
 	s.seen("n", "p")
 	if got := rounds(s, "n", "p"); got > 11 {
-		t.Errorf("%d rounds of gossip in 10 s after all reachable members have seen that n leaves", got)
+		t.Errorf("%d rounds of gossip in 10 s after all reachable members have seen that n leaves, want at most 11", got)
 	}
 	var many []string
 	for i := range 130 {
@@ -127,7 +127,7 @@ func TestGossipWhileLeaving(t *testing.T) {
 	s.do(membership.Leave{Node: node("n001")})
 	s.seen(many[:120]...)
 	if got := rounds(s, many...); got > 11 {
-		t.Errorf("%d rounds of gossip in 10 s of a large cluster", got)
+		t.Errorf("%d rounds of gossip in 10 s of a large cluster, want at most 11", got)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestLeaderInformsExitingMembers(t *testing.T) {
 	s.pass(0)
 	for _, name := range all[2:] {
 		if s.status(node(name)) != exiting || !slices.Contains(sentIn(s.all, membership.KindState), name) {
-			t.Errorf("%s is %v, informed: %v", name, s.status(node(name)), sentIn(s.all, membership.KindState))
+			t.Errorf("%s is %v and the informed members are %v, want exiting and informed", name, s.status(node(name)), sentIn(s.all, membership.KindState))
 		}
 	}
 }
@@ -161,11 +161,11 @@ func TestExitingMemberInSeenSet(t *testing.T) {
 	s.forget()
 	s.pass(900*time.Millisecond, "o")
 	if got := append(sentIn(s.all, membership.KindState), sentIn(s.all, membership.KindDigests)...); slices.Contains(got, "n") {
-		t.Errorf("gossip was sent to %v", got)
+		t.Errorf("gossip was sent to %v, want none to n", got)
 	}
 	s.seen("o")
 	if s.pass(time.Second, "o"); s.status(node("n")) != 0 {
-		t.Errorf("n is %v", s.status(node("n")))
+		t.Errorf("n is %v, want removed", s.status(node("n")))
 	}
 }
 
@@ -188,10 +188,10 @@ func TestLastGossip(t *testing.T) {
 	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), all)))
 	e := s.do(membership.ExitingDone{})
 	if got := sentIn(e, membership.KindState); len(got) != 5 || !slices.Contains(got, "g") || !slices.Contains(got, "h") {
-		t.Errorf("the last gossip was sent to %v", got)
+		t.Errorf("the last gossip was sent to %v, want 5 members including g and h", got)
 	}
 	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Contains(got, "g") || !slices.Contains(got, "h") {
-		t.Errorf("the confirmation was sent to %v", got)
+		t.Errorf("the confirmation was sent to %v, want g and h to be included", got)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestDecliningSeedReceivesOffer(t *testing.T) {
 }
 
 // Three nodes that start together, in any order, are Up within 3 s. More nodes are Up within 10 s.
-func TestNodesThatStartTogether(t *testing.T) {
+func TestConcurrentStart(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(30) {
 		for n, within := range map[int]time.Duration{3: 3 * time.Second, 7: 10 * time.Second} {
@@ -291,6 +291,6 @@ func TestLeaderInformsUpMembers(t *testing.T) {
 	}
 	to := sentIn(s.out, membership.KindState)
 	if rounds := len(to) - 10; rounds < 0 || rounds > 1 || !slices.Equal(to[rounds:], all[:10]) {
-		t.Errorf("the leader informed %v", to)
+		t.Errorf("the leader informed %v, want %v", to, all[:10])
 	}
 }

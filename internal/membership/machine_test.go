@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 		MonitoredBy: 9, ExpectedResponseAfter: time.Second, ReaperInterval: time.Second, SuspendAfter: 20 * time.Second,
 	}
 	if got := (membership.Settings{}).WithDefaults(); !reflect.DeepEqual(got, want) {
-		t.Errorf("defaults: %+v", got)
+		t.Errorf("defaults: %+v, want %+v", got, want)
 	}
 	if got := (membership.Settings{QuarantineRemovedAfter: -time.Second}).WithDefaults().QuarantineRemovedAfter; got != 0 {
 		t.Errorf("messages of a node that left are accepted for %v, want not at all", got)
@@ -62,7 +62,7 @@ func TestWelcomeAgain(t *testing.T) {
 	s.wants("n is accepted", membership.KindWelcome, "n")
 	got := s.m.Gossip().Member(node("n"))
 	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != identity.NeverUp {
-		t.Errorf("n is %+v", got)
+		t.Errorf("n is %+v, want a joining member with its role and version", got)
 	}
 	s.pass(2 * time.Second)
 	before := s.m.Gossip().Clock()
@@ -145,7 +145,7 @@ func TestWelcomes(t *testing.T) {
 	}
 	s.recv("a", welcome)
 	if !s.m.Member() || !s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) {
-		t.Errorf("the state after the welcome is %s", describe(s.m.Gossip()))
+		t.Errorf("the state after the welcome is %s, want it seen by m and a", describe(s.m.Gossip()))
 	}
 	s.wants("the node sends its state to the accepting member", membership.KindState, "a")
 	var kinds []membership.EventKind
@@ -153,7 +153,7 @@ func TestWelcomes(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	if !slices.Equal(kinds[:3], []membership.EventKind{membership.MemberUp, membership.MemberJoined, membership.LeaderChanged}) {
-		t.Errorf("events: %v", kinds)
+		t.Errorf("the first events are %v, want MemberUp, MemberJoined, LeaderChanged", kinds)
 	}
 	clock := s.m.Gossip().Clock()
 	if s.recv("a", welcome); s.m.Gossip().Clock().Compare(clock) != membership.Same || s.dropped(membership.DropUnexpected) < 2 {
@@ -195,7 +195,7 @@ func TestRejectionLogRate(t *testing.T) {
 }
 
 // A node that was accepted and removed before the welcome arrived can no longer join.
-func TestRemovedBeforeItJoined(t *testing.T) {
+func TestRemovedBeforeJoining(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]membership.Input{"a seed": membership.JoinSeeds{Seeds: []string{"a", "m"}}, "a member": membership.JoinNode{Name: "a"}} {
 		s := newSolo(t)
@@ -205,7 +205,7 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 		}
 		s.recv("a", membership.Quarantined{})
 		if !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.WasDowned}}) {
-			t.Errorf("%s: life: %v", name, s.out.Life)
+			t.Errorf("%s: life events %v, want Stopped with WasDowned", name, s.out.Life)
 		}
 	}
 	// A member that has joined later has only the tombstone of the removed node.
@@ -309,7 +309,7 @@ func TestFirstSeedFoundsCluster(t *testing.T) {
 	s.forget()
 	s.pass(1500 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"b", "m"}) { // and its own name
-		t.Errorf("the repeated requests were sent to %v", got)
+		t.Errorf("the repeated requests were sent to %v, want [b m]", got)
 	}
 	if s.m.Member() {
 		t.Error("the node founded a cluster before b has replied")
@@ -380,11 +380,11 @@ func TestLeaderWaitsForConvergence(t *testing.T) {
 	s.named("p", membership.Join{})
 	s.seen("n")
 	if s.pass(3*time.Second, "n", "o", "p"); s.status(node("p")) != joining {
-		t.Errorf("p is %v before o has seen it", s.status(node("p")))
+		t.Errorf("p is %v before o has seen it, want joining", s.status(node("p")))
 	}
 	s.seen("n", "o")
 	if s.pass(time.Second, "n", "o", "p"); s.status(node("p")) != up {
-		t.Errorf("p is %v after all have seen it", s.status(node("p")))
+		t.Errorf("p is %v after all members have seen it, want up", s.status(node("p")))
 	}
 	// Only the leader acts.
 	s = with(t, "a", "n")
@@ -407,11 +407,11 @@ func TestWeaklyUp(t *testing.T) {
 		s.named("p", membership.Join{})
 		s.pass(tt.at, "n", "p")
 		if got := s.status(node("p")); got != tt.want {
-			t.Errorf("%s: p is %v", name, got)
+			t.Errorf("%s: p is %v, want %v", name, got, tt.want)
 		}
 		s.pass(80*time.Second-tt.at, "n", "p")
 		if n := s.logged("leader: waiting for convergence of the members"); n != 2 {
-			t.Errorf("%s: logged %d warnings in 80 attempts", name, n)
+			t.Errorf("%s: logged %d warnings in 80 attempts, want 2", name, n)
 		}
 	}
 }
@@ -428,7 +428,7 @@ func TestRemoval(t *testing.T) {
 	}
 	s.seen("n", "o")
 	if s.pass(3*time.Second, "n", "o"); s.status(node("o")) != down {
-		t.Errorf("a downed member that replies is %v", s.status(node("o")))
+		t.Errorf("a downed member that replies is %v, want down", s.status(node("o")))
 	}
 	s.forget()
 	s.pass(7*time.Second, "n")
@@ -438,7 +438,7 @@ func TestRemoval(t *testing.T) {
 		t.Errorf("a downed member that does not reply is %v", s.status(node("o")))
 	}
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("o")}) {
-		t.Errorf("quarantined: %v", s.all.Quarantine)
+		t.Errorf("the quarantined nodes are %v, want o", s.all.Quarantine)
 	}
 }
 
@@ -469,7 +469,7 @@ func TestTwoIncarnationsAsMembers(t *testing.T) {
 	s.seen("n")
 	s.pass(time.Second, "n", "x")
 	if s.status(one.Node) == up || s.status(two.Node) != down {
-		t.Errorf("the incarnations are %v and %v", s.status(one.Node), s.status(two.Node))
+		t.Errorf("the incarnations are %v and %v, want the first not up and the second down", s.status(one.Node), s.status(two.Node))
 	}
 	at := func(uid uint64, s identity.Status, up int32) *identity.Member {
 		return &identity.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}
@@ -486,7 +486,7 @@ func TestTwoIncarnationsAsMembers(t *testing.T) {
 		slices.SortFunc(got, less)
 		slices.SortFunc(tt.want, less)
 		if !reflect.DeepEqual(got, tt.want) && len(got)+len(tt.want) > 0 {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: duplicates %v, want %v", name, got, tt.want)
 		}
 	}
 }

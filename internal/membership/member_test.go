@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if at, found := membership.Find(nil, members[0].Node); at != 0 || found {
-		t.Errorf("Find in an empty list = %d, %v", at, found)
+		t.Errorf("Find in an empty list = %d, %v, want 0, false", at, found)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestJoiningNamesakes(t *testing.T) {
 		s.twin(9, membership.InitJoin{})
 		s.wants("a process with a higher UID", membership.KindNameInUse, "m")
 		if got := s.last(membership.KindNameInUse); got != (membership.NameInUse{Holder: twin(5)}) {
-			t.Errorf("the node replied %v", got)
+			t.Errorf("the node replied %v, want NameInUse with itself as the holder", got)
 		}
 		s.twin(3, membership.InitJoin{})
 		s.wants("a process with a lower UID", membership.KindNameInUse)
@@ -120,7 +120,7 @@ func TestTwoFounders(t *testing.T) {
 	s.forget()
 	s.pass(10 * time.Second)
 	if got := len(sentIn(s.all, membership.KindPing)); got < 9 {
-		t.Errorf("the founder sent %d announcements in 10 s", got)
+		t.Errorf("the founder sent %d announcements in 10 s, want at least 9", got)
 	}
 	s.twin(3, membership.Ping{Node: twin(3)})
 	s.wants("a founder with a lower UID", membership.KindPong)

@@ -31,10 +31,10 @@ func TestReachabilityRows(t *testing.T) {
 	}
 	r = r.Change(a, c, terminated)
 	if got := r.Change(a, c, reachable).By(a, c); got != terminated {
-		t.Errorf("the terminated subject became %v", got)
+		t.Errorf("the terminated subject became %v, want terminated", got)
 	}
 	if r.Of(b, nil) != unreachable || r.Of(c, nil) != terminated || r.Of(a, nil) != reachable {
-		t.Errorf("the reachability of the subject is %v", r)
+		t.Errorf("the table is %v, want a reachable, b unreachable, c terminated", r)
 	}
 	if r.Of(b, func(observer identity.Node) bool { return observer == a }) != reachable {
 		t.Error("an ignored observer was counted")
@@ -43,7 +43,7 @@ func TestReachabilityRows(t *testing.T) {
 	var s membership.Reachability
 	s = s.Change(a, b, unreachable).Change(a, c, unreachable).Change(a, b, reachable)
 	if s.AllReachable() || s.By(a, b) != reachable || s.Observers[0].Version != 3 {
-		t.Errorf("after one of two subjects became reachable: %v", s)
+		t.Errorf("after one of two subjects became reachable the table is %v, want version 3 with one unreachable subject", s)
 	}
 	s = s.Change(a, c, reachable)
 	if !s.AllReachable() || len(s.Observers) != 1 || s.Observers[0].Version != 4 || s.Observers[0].Records != nil {
@@ -80,7 +80,7 @@ func TestMergeTakesNewerRows(t *testing.T) {
 		allNodes := func(identity.Node) bool { return true }
 		merged := x.Merge(y, allNodes)
 		if !reflect.DeepEqual(merged, y.Merge(x, allNodes)) || !reflect.DeepEqual(merged.Merge(x, allNodes), merged) {
-			t.Errorf("%v and %v merge to %v", x, y, merged)
+			t.Errorf("the merge of %v and %v is %v, but not commutative and idempotent", x, y, merged)
 		}
 		later := x
 		if len(y.Observers) > len(x.Observers) || versions(y) > versions(x) {
@@ -92,7 +92,7 @@ func TestMergeTakesNewerRows(t *testing.T) {
 		without := merged.Without(func(n identity.Node) bool { return n.Name == "b" })
 		without.EachUnreachable(func(observer identity.Node, rec membership.Record) {
 			if observer.Name == "b" || rec.Subject.Name == "b" {
-				t.Errorf("Without(b) = %v", without)
+				t.Errorf("Without(b) still contains b: %v", without)
 			}
 		})
 	})
@@ -114,6 +114,6 @@ func TestRowsAreNeverMixed(t *testing.T) {
 	now = now.Change(a, c, unreachable)
 	merged := old.Merge(now, func(identity.Node) bool { return true })
 	if merged.By(a, b) != reachable || merged.By(a, c) != unreachable {
-		t.Errorf("merged: %v", merged)
+		t.Errorf("the merged row is %v, want b reachable and c unreachable", merged)
 	}
 }

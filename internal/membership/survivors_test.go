@@ -262,7 +262,7 @@ func TestTwoUnreachableMembers(t *testing.T) {
 		for i, h := range hosts {
 			minority := i < 2 == (n == 5)
 			if h.dead != minority || h.hosting() == minority {
-				t.Errorf("%d members: %v has ended: %t\n%s\n%s", n, h.node, h.dead, fmt.Sprint(h.lives), strings.Join(w.notes, "\n"))
+				t.Errorf("%d members: the wrong side continues: %v has ended: %t\n%s\n%s", n, h.node, h.dead, fmt.Sprint(h.lives), strings.Join(w.notes, "\n"))
 			}
 		}
 	}
@@ -288,7 +288,7 @@ func TestSmallSideSurvives(t *testing.T) {
 			w.run(53 * time.Second)
 			for _, h := range hosts {
 				if stays := small[h.node.Name]; h.dead == stays || !stays && !h.stopped(membership.WasDowned) {
-					t.Errorf("%v has ended: %t", h.node, h.dead)
+					t.Errorf("%v has ended: %t, want %t with WasDowned", h.node, h.dead, !stays)
 				}
 			}
 		})

@@ -31,7 +31,7 @@ func (s *solo) reconnectAgain(names ...string) {
 	}
 	s.pass(4 * time.Second)
 	if !s.m.Suspended() || !slices.Equal(s.all.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) {
-		s.t.Fatalf("life: %v", s.all.Life)
+		s.t.Fatalf("life events: %v, want Disconnected, Suspended", s.all.Life)
 	}
 	s.mute = false
 	s.pass(time.Second, names...)
@@ -70,7 +70,7 @@ func (s *solo) confirms(away bool, names ...string) {
 func (s *solo) resumed(want bool, subject string) {
 	s.t.Helper()
 	if got := !s.m.Suspended(); got != want || slices.Contains(s.all.Life, membership.Life{Kind: membership.Resumed}) != want {
-		s.t.Fatalf("%s: hosting: %t, life %v", subject, got, s.all.Life)
+		s.t.Fatalf("%s: the node hosts: %t, want %t; life events %v", subject, got, want, s.all.Life)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestResuming(t *testing.T) {
 		s.confirms(false, "x")
 		s.pass(10*time.Second, "x")
 		if got := s.m.Gossip().Unreachable(thisNode); s.status(node("x")) != weakly || len(got) != 1 {
-			t.Fatalf("x is %v, unreachable are %v", s.status(node("x")), got)
+			t.Fatalf("x is %v and the unreachable members are %v, want weakly up and 1", s.status(node("x")), got)
 		}
 		s.resumed(false, "the reply of a joining member is not sufficient")
 	})
@@ -203,7 +203,7 @@ func TestLivenessReply(t *testing.T) {
 	clock := s.m.Gossip().Clock()
 	s.recv("n", membership.LivenessQuery{Nr: 7, Version: clock.Digest()})
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 7}) || len(s.sent(membership.KindDigests)) != 1 {
-		t.Errorf("reply %v, sent %v", got, s.out.Send)
+		t.Errorf("the reply is %v and the sent messages are %v, want LivenessReply 7 and the digests", got, s.out.Send)
 	}
 	s.recv("n", membership.LivenessQuery{Nr: 8})
 	s.wants("the sender has another version", membership.KindLivenessReply, "n")
@@ -212,12 +212,12 @@ func TestLivenessReply(t *testing.T) {
 	s.do(membership.LinkLost{})
 	s.recv("n", membership.LivenessQuery{Nr: 9})
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 9, Absence: membership.Away}) {
-		t.Errorf("disconnected: %v", got)
+		t.Errorf("the reply of a disconnected node is %v, want Absence Away", got)
 	}
 	s = reconnected(t, "n", "o")
 	s.recv("n", membership.LivenessQuery{Nr: 1})
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: membership.AwayFromWell}) {
-		t.Errorf("suspended: %v", got)
+		t.Errorf("the reply of a suspended node is %v, want Absence AwayFromWell", got)
 	}
 	s.pass(10*time.Second, "o")
 	s.recv("n", membership.LivenessQuery{Nr: 1})
@@ -260,7 +260,7 @@ func withUndecidedLimit(t *testing.T, names ...string) *solo {
 func (s *solo) suspended(want bool, subject string) {
 	s.t.Helper()
 	if got := s.m.Suspended(); got != want {
-		s.t.Fatalf("%s: suspended %t, life %v", subject, got, s.all.Life)
+		s.t.Fatalf("%s: suspended %t, want %t; life events %v", subject, got, want, s.all.Life)
 	}
 }
 
@@ -381,9 +381,9 @@ func TestAgreementResetsTheTimer(t *testing.T) {
 	}
 }
 
-// TestReconnectedAgreementIsOld checks that an agreement from before the disconnection does not
+// TestAgreementBeforeDisconnection checks that an agreement from before the disconnection does not
 // prove that the other members still reach this node.
-func TestReconnectedAgreementIsOld(t *testing.T) {
+func TestAgreementBeforeDisconnection(t *testing.T) {
 	t.Parallel()
 	s := withUndecidedLimit(t, "n", "o")
 	s.seen("n", "o")

@@ -51,7 +51,7 @@ func TestClocks(t *testing.T) {
 		}
 		merged := a.Merge(b)
 		if !slices.Equal(merged, b.Merge(a)) || !slices.IsSortedFunc(merged, func(x, y membership.Tick) int { return x.Node.Compare(y.Node) }) {
-			t.Errorf("Merge = %v", merged)
+			t.Errorf("Merge = %v, which is not sorted or not commutative", merged)
 		}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if got, want := merged.Of(node(name)), max(a.Of(node(name)), b.Of(node(name))); got != want {
@@ -60,10 +60,10 @@ func TestClocks(t *testing.T) {
 		}
 		before := slices.Clone(a)
 		if added := a.Add(node("b")); a.Compare(added) != membership.Before || added.Of(node("b")) != a.Of(node("b"))+1 || !slices.Equal(a, before) {
-			t.Errorf("Add to %v = %v", before, added)
+			t.Errorf("Add of b to %v = %v, want one more change of b", before, added)
 		}
 		if gone := a.Without(func(n identity.Node) bool { return n.Name == "c" }); gone.Of(node("c")) != 0 || gone.Of(node("a")) != a.Of(node("a")) || !slices.Equal(a, before) {
-			t.Errorf("%v without c: %v", before, gone)
+			t.Errorf("Without(c) of %v = %v", before, gone)
 		}
 	})
 }

@@ -214,7 +214,7 @@ func TestLostLinkDuringMargin(t *testing.T) {
 	w.run(7 * time.Second)
 	nodes[1].host(singleton.Config{Name: "late"})
 	if nodes[1].View().Connected || nodes[1].Suspended() || len(nodes[1].started) > 0 {
-		t.Fatalf("connected %t, suspended %t, started %v", nodes[1].View().Connected, nodes[1].Suspended(), nodes[1].started)
+		t.Fatalf("connected %t, suspended %t, started %v, want a disconnected node that is not suspended and has started no instance", nodes[1].View().Connected, nodes[1].Suspended(), nodes[1].started)
 	}
 	w.isolate(nodes[1], false)
 	w.until("both singletons run", func() bool { return nodes[1].runs("singleton") && nodes[1].runs("late") })

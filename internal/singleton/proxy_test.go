@@ -54,7 +54,7 @@ func TestProxyBuffering(t *testing.T) {
 		}
 	}
 	if out := p.Receive(0, node("b"), answer); !slices.Equal(out.Forward, []int{1, 2}) || out.To != node("b") {
-		t.Errorf("found: %+v", out)
+		t.Errorf("the answer of b: %+v, want messages 1 and 2 forwarded to b", out)
 	}
 	if oldest, known := p.Oldest(); oldest != node("b") || !known {
 		t.Errorf("Oldest = %v, %t, want b, true", oldest, known)
@@ -81,7 +81,7 @@ func TestProxyBuffering(t *testing.T) {
 	}
 	answer.Round = 3
 	if out := p.Receive(time.Hour, node("a"), answer); !slices.Equal(out.Forward, []int{4}) || out.To != node("a") {
-		t.Errorf("found: %+v", out)
+		t.Errorf("the answer of a: %+v, want message 4 forwarded to a", out)
 	}
 	if out := p.See(time.Hour, parse(t, "a@2 c@3")); out.Ask.Kind != 0 {
 		t.Errorf("See with the same oldest member sent a request: %+v", out)
@@ -116,7 +116,7 @@ func TestProxyWithoutReplies(t *testing.T) {
 	}
 }
 
-func TestProxyOfARole(t *testing.T) {
+func TestProxyWithRole(t *testing.T) {
 	t.Parallel()
 	p := proxy(t, singleton.ProxyConfig{Role: "r", Singleton: "x"})
 	if out := p.See(0, parse(t, "a@1 b:leaving@2+r c@3+r d:joining+r")); out.To != node("b") || out.Ask.Singleton != "x" {
@@ -139,7 +139,7 @@ func TestProxyDrops(t *testing.T) {
 	all := proxy(t, singleton.ProxyConfig{})
 	for i := range 1001 {
 		if out := all.Send(i); (len(out.Dropped) > 0) != (i == 1000) {
-			t.Errorf("message %d drops %v", i, out.Dropped)
+			t.Errorf("message %d drops %v, want a drop only for message 1000", i, out.Dropped)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func parse(t *testing.T, line string) singleton.Members {
 		if status != "" {
 			for m.Status = identity.Joining; m.Status.String() != status; m.Status++ {
 				if m.Status > identity.ReadyForShutdown {
-					t.Fatalf("there is no status %q", status)
+					t.Fatalf("unknown status %q", status)
 				}
 			}
 		}

@@ -405,7 +405,7 @@ func statusOf(t *testing.T, s string) identity.Status {
 			return status
 		}
 	}
-	t.Fatalf("there is no status %q", s)
+	t.Fatalf("unknown status %q", s)
 	return 0
 }
 

@@ -98,7 +98,7 @@ func (h *slowProxy) serve(client net.Conn) {
 
 // A carrier keeps its connection to a server whose replies are slow after a reconnect, but arrive
 // within the time-out.
-func TestReconnectToASlowServer(t *testing.T) {
+func TestReconnectToSlowServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	h := startSlowProxy(t, s)
