@@ -124,7 +124,7 @@ func (d *durableWriter) writeAll() error {
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
 		case err != nil:
 			d.log.ErrorContext(d.base, "write of durable keys failed, retrying", slog.Int("keys", len(w.Records)), slog.Any("error", err))
-			d.ready.Set() // to try again after the next interval
+			d.ready.Set() // try again after the next interval
 			return err
 		}
 	}

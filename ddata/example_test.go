@@ -23,7 +23,7 @@ func pair(ctx context.Context) (a, b *ddata.Replicator, end func()) {
 
 // pairOf is pair with a configuration.
 func pairOf(ctx context.Context, cfg ddata.Config) (a, b *ddata.Replicator, end func()) {
-	cfg.Timeout = time.Minute                          // of requests without a deadline; 5 s by default
+	cfg.Timeout = time.Minute                          // timeout of requests without a deadline; 5 s by default
 	network := inmem.NewNetwork(inmem.NetworkConfig{}) // plugins/nats connects processes
 	start := func(name string) *ddata.Replicator {
 		self, err := identity.New(name)

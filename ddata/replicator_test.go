@@ -496,7 +496,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%d replicas after the crash, want 2", got)
 		}
 		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
-		w.sleep(2 * time.Minute) // its count is moved to another node
+		w.sleep(2 * time.Minute) // the count of the removed node is moved to another node
 		for _, r := range rs[:2] {
 			w.want(r, visits, ddata.ReadLocal(), 6)
 			c, err := ddata.Get(w.Context(), r, visits, ddata.ReadLocal())

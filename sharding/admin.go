@@ -51,8 +51,8 @@ type adminRequest struct {
 	Command adminCommand `json:"command"`
 	// Type is the name of the entity type. It is optional for adminCmdRegions only.
 	Type  string `json:"type,omitempty"`
-	Shard Shard  `json:"shard,omitempty"` // of adminCmdEntities
-	ID    string `json:"id,omitempty"`    // of adminCmdFind
+	Shard Shard  `json:"shard,omitempty"` // shard of adminCmdEntities
+	ID    string `json:"id,omitempty"`    // entity of adminCmdFind
 	// Behind is the first shard of a page of adminCmdShards. After is the type or the ID that
 	// precedes a page of adminCmdRegions or adminCmdEntities.
 	Behind Shard  `json:"behind,omitempty"`
@@ -128,7 +128,7 @@ type AdminFound struct {
 // Limits of one reply.
 const (
 	adminPage  = 1000      // shards or IDs
-	adminBytes = 192 << 10 // of IDs
+	adminBytes = 192 << 10 // bytes of IDs
 )
 
 // ErrNoRegion reports that a node has neither a region nor a proxy of the type.

@@ -33,7 +33,7 @@ func TestAdmin(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		w.join("x") // no region
+		w.join("x") // x has no region
 		w.up(append(all, w.nodes["x"])...)
 
 		nodes := admin.Regions(ctx, []string{"a", "b", "p", "x", "unknown"})

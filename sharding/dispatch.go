@@ -168,7 +168,7 @@ func (s *shell) handleQueue(g *fastPath, from shardcore.Origin) {
 	e := s.machine.Step(s.now(), in)
 	s.restrictPath(g)
 	s.applyAndContinue(e)
-	s.setPath(g, s.machine.DirectRoute(g.shard)) // not earlier: the effects must be applied before
+	s.setPath(g, s.machine.DirectRoute(g.shard)) // set the path only after the effects are applied
 	g.mu.Lock()
 	g.Done(from)
 	g.mu.Unlock()

@@ -52,7 +52,7 @@ func (s *shell) startEntity(a *shardcore.Action) {
 			}
 		})
 	})
-	if err != nil { // its commands fail with the same error
+	if err != nil { // the commands of the entity fail with the same error
 		s.entityEnded(r, false)
 	}
 }

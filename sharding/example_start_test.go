@@ -101,7 +101,7 @@ func ExampleRegion_Ref() {
 	}
 	defer a.stop(ctx)
 	account := a.region.Ref("42")
-	fmt.Println(eventsourcing.Tell(ctx, account, Deposit{Amount: 5})) // no reply
+	fmt.Println(eventsourcing.Tell(ctx, account, Deposit{Amount: 5})) // Tell waits for no reply
 	fmt.Println(eventsourcing.Ask(ctx, account, Deposit{Amount: 10}))
 	number, err := a.region.ShardOf("42")
 	if err != nil {

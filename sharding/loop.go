@@ -168,7 +168,7 @@ const (
 type item struct {
 	input  shardcore.Input
 	call   func()
-	path   *fastPath // its queue of origin has a command
+	path   *fastPath // the queue of origin of this path has a command
 	origin shardcore.Origin
 }
 

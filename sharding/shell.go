@@ -62,7 +62,7 @@ type shell struct {
 	pendingInputs      []shardcore.Input  // results of applied effects
 	localEntities      map[string]*localEntity
 	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
-	started            []*localEntity          // to be added to the fast path
+	started            []*localEntity          // entities to be added to the fast path
 	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
 	drainWaiters       []chan error            // closed when drained, or sent an error
 	refusalNotified    bool                    // refusal is closed

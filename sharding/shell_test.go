@@ -54,7 +54,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			}
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // its event is being stored
+				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // the event of the command is being stored
 					w.Errorf("the command that starts the entity again: %v", err)
 				}
 			})

@@ -88,7 +88,7 @@ func (j *journalCoordinator) setHead(h head, term uint64) {
 		return
 	}
 	if h.rev > j.head.rev {
-		j.unresolved = false // its sequence number is taken now
+		j.unresolved = false // the sequence number of the unresolved save is taken now
 	}
 	h.snapshot = max(h.snapshot, j.head.snapshot)
 	j.loaded, j.head, j.term = true, h, term
@@ -312,7 +312,7 @@ type ledger struct {
 // head is the end of a history.
 type head struct {
 	rev      uint64
-	time     time.Time // of the last event
+	time     time.Time // time of the last event
 	snapshot uint64    // sequence number of the newest snapshot
 }
 

@@ -64,7 +64,7 @@ func replicate(tb testing.TB, n int) *replicas {
 		if ready {
 			return w
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // time of the bubble
 	}
 	tb.Fatal("the replicators have not found each other within a minute")
 	return nil
@@ -106,7 +106,7 @@ func TestReplicated(t *testing.T) {
 	t.Parallel()
 	shardingtest.Run(t, shardingtest.Config{
 		Wrap:  synctest.Test,
-		Limit: time.Hour, // of the bubble
+		Limit: time.Hour, // time of the bubble
 		Open: func(tb testing.TB) shardingtest.Place {
 			tb.Helper()
 			w := replicate(tb, 3)
@@ -127,7 +127,7 @@ func TestReplicatedOnBadNetwork(t *testing.T) {
 				synctest.Test(t, check)
 			}
 		},
-		Limit: time.Hour, // of the bubble
+		Limit: time.Hour, // time of the bubble
 		Open: func(tb testing.TB) shardingtest.Place {
 			tb.Helper()
 			w := replicate(tb, 5)
@@ -160,7 +160,7 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 		}
 		cancel()
 		heal()
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // time of the bubble
 		b.lead()
 		if err := a.save(allocated("r", 9)); !errors.Is(err, sharding.ErrFenced) {
 			t.Errorf("Save of the old coordinator: %v, want ErrFenced", err)

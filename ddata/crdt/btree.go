@@ -25,7 +25,7 @@ type item[V any] struct {
 // node is a leaf with values, or an inner node with children. All leaves have the same depth. Keys
 // are stored apart from values, so that replacing a value does not copy the keys.
 type node[V any] struct {
-	keys     packedStrings // of the values; in an inner node, key i separates children i and i+1
+	keys     packedStrings // keys of the values; in an inner node, key i separates children i and i+1
 	vals     []V
 	children []*node[V]
 }
@@ -261,7 +261,7 @@ func treeOf[V any](items []item[V]) tree[V] {
 type builder[V any] struct {
 	left   int // number of items to come
 	n      int
-	keys   packer // of the leaf under construction
+	keys   packer // keys of the leaf under construction
 	vals   []V
 	leaves []*node[V]
 }

@@ -166,7 +166,7 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 		if d.Err() != nil {
 			return tree[V]{}
 		}
-		if n == 1 { // as in most deltas
+		if n == 1 { // most deltas have one element
 			return tree[V]{}.set(string(key), val)
 		}
 		b.keys.text = append(b.keys.text, key...)

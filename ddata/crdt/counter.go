@@ -135,7 +135,7 @@ type counter struct {
 
 // add returns the counter with the count of self increased by more, or by n if more is nil.
 func (c *counter) add(self *Self, negative bool, n uint64, more *big.Int) *counter {
-	made := &struct { // in one allocation
+	made := &struct { // one allocation for all parts
 		next, delta counter
 		one         [1]tally
 	}{next: *c, delta: counter{kind: c.kind}}

@@ -42,7 +42,7 @@ func TestRegisterMerge(t *testing.T) {
 
 func TestDefaultClock(t *testing.T) {
 	t.Parallel()
-	a := self(t, "a") // at 1000
+	a := self(t, "a") // the clock of a is at 1000
 	r := must(register{}.Set(a, "x"))
 	if r.Timestamp() != 1000 || r.UpdatedBy() != a.Node() || must(r.Value()) != "x" || !r.IsSet() {
 		t.Errorf("got %q at %d, want \"x\" at 1000", must(r.Value()), r.Timestamp())

@@ -261,7 +261,7 @@ func (m *ormap) encode(e *encoder) {
 		hasVal := val != nil && (added == nil || of <= key)
 		flags := byte(0)
 		if hasVal {
-			key, flags = of, entryValue // of is equal to key if both exist
+			key, flags = of, entryValue // key and of are equal if both exist
 		}
 		if hasKey {
 			flags |= entryKey

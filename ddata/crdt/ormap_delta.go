@@ -19,7 +19,7 @@ const (
 type mapOp struct {
 	kind   mapKind
 	keys   *orsetDelta
-	key    string       // not for mapUpdate
+	key    string       // unused by mapUpdate
 	val    core         // mapPut
 	deltas tree[change] // mapUpdate
 }

@@ -212,7 +212,7 @@ func TestORMultiMapDiscardsRemovedSets(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
 	old := bind(must(sets{}.WithValueDeltas()), b, "k", "old").ResetDelta()
-	gone := must(old.Merge(must(old.Remove(a, "k")))) // as a replicator does
+	gone := must(old.Merge(must(old.Remove(a, "k")))) // a replicator also merges a change into the former value
 	merged := must(gone.Merge(old))
 	wantSets(t, "merged with an older value", merged, "")
 	wantSets(t, "with the key added again", bind(merged, a, "k", "new"), "k:{new}")

@@ -202,8 +202,8 @@ func (k kind) hasElements() bool {
 // shape is the type of a value with its parameters. It is immutable.
 type shape struct {
 	kind   kind
-	elem   elementKind // of the elements, keys or register value
-	of     *shape      // of the values of a map
+	elem   elementKind // type of the elements, keys or register value
+	of     *shape      // shape of the values of a map
 	custom *definition // a user's type
 }
 

@@ -23,10 +23,10 @@ type chaos struct {
 	rnd      *rand.Rand // separate source, so that the faults do not depend on the number of messages
 	hit      map[string]int
 	counters []string
-	tried    map[string]uint64                   // by key: the sum of all increments
-	by       map[string]map[identity.Node]uint64 // by key and node
-	acked    map[string]uint64                   // by key: the increments that a majority has acknowledged
-	lost     map[string]uint64                   // by key: increments that may be lost with their node
+	tried    map[string]uint64                   // sum of all increments by key
+	by       map[string]map[identity.Node]uint64 // increments by key and node
+	acked    map[string]uint64                   // increments, by key, that a majority has acknowledged
+	lost     map[string]uint64                   // increments, by key, that may be lost with their node
 	ackedBy  map[string]map[identity.Node]uint64
 	removed  []identity.Node
 	calm     time.Duration // time since which the network has no faults

@@ -206,7 +206,7 @@ func (m *Machine) propagate() {
 	d := &m.deltas
 	m.timers[timerDelta] = Never
 	type span struct{ from, upto, bit uint64 }
-	built := map[span][]packed{} // by range and mask, so that nodes in the same state share messages
+	built := map[span][]packed{} // messages by range and mask, so that nodes in the same state share them
 	more := false
 	for _, n := range m.nextPeers() {
 		f := d.followers[n]

@@ -288,7 +288,7 @@ const (
 	DropMalformed Drop = iota // cannot be decoded
 	DropStranger              // the sender is not a member
 	DropLoading               // the machine is loading records
-	DropLate                  // no request waits for it
+	DropLate                  // no request waits for the message
 	DropPruned                // a delta of a removed node
 	DropTooLarge              // larger than the limit
 	DropParts                 // other parts are missing

@@ -21,7 +21,7 @@ type entry struct {
 	removed     bool // removed from the machine
 	storeQueued bool // stored at the end of the step
 	large       bool // changed and too large to send unrequested
-	storeFailed bool // to be stored again, because the last write has failed
+	storeFailed bool // the last write failed, and the entry is stored again
 	causal      bool // deltas of the value are causal
 
 	dirty       int           // index in Machine.dirty plus one, 0 if the digest tree contains the entry

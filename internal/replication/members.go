@@ -16,8 +16,8 @@ type membersState struct {
 	known       map[identity.Node]bool // members whose messages are accepted: all members that are not down
 	all         []identity.Node        // all members, sorted
 	member      bool                   // the node has been a member
-	status      identity.Status        // of this node
-	upNumber    int32                  // of this node
+	status      identity.Status        // status of this node
+	upNumber    int32                  // up number of this node
 	eligible    []peer                 // other nodes that count in a quorum, sorted
 	gossip      []identity.Node        // nodes that receive changes: eligible and WeaklyUp ones
 	reachable   []identity.Node        // the reachable nodes of gossip

@@ -27,7 +27,7 @@ func TestRequired(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		level replication.Level
-		want  []int // for 1, 2, ... nodes
+		want  []int // wanted results for 1, 2, ... nodes
 	}{
 		{local, []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
 		{majority, []int{1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7}},

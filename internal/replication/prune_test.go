@@ -119,7 +119,7 @@ func TestLateHistoryAfterPruning(t *testing.T) {
 	w.run(time.Second)
 	w.cut, w.keep = nil, true
 	w.set(lagging.self, identity.Up)
-	a.add("visits", local, 1) // its delta contains the moved history
+	a.add("visits", local, 1) // the delta of this change contains the moved history
 	var delta []byte
 	for _, l := range w.sent {
 		if l.send.Kind == replication.KindDelta {

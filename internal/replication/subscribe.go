@@ -16,7 +16,7 @@ type subscriptions struct {
 	byNr        map[uint64]*subscription
 	exact       map[string][]*subscription // active ones
 	prefixes    []*subscription            // active ones
-	pending     []*subscription            // not active yet
+	pending     []*subscription            // subscriptions that are not active yet
 	changed     []changedKey
 	changedKeys map[string]bool // the keys of changed
 }

@@ -13,7 +13,7 @@ import (
 
 // coordinatorSlot is the coordinator of this node, if the node should run one.
 type coordinatorSlot struct {
-	requested bool                 // from StartCoordinator to StopCoordinator
+	requested bool                 // true from StartCoordinator to StopCoordinator
 	runs      bool                 // the coordinator runs, or is started again at retryAt
 	machine   *coordinator.Machine // nil until retryAt
 	serial    uint64               // number of the machine

@@ -65,7 +65,7 @@ type Action struct {
 	ShardRun
 	shard.Action
 
-	Message Message // of Pass
+	Message Message // message of Pass
 }
 
 // RememberCall is a call of the store of remembered entities for a run of a shard: to load them, or
@@ -216,7 +216,7 @@ func (Stop) input()             {}
 // ShardRun is a shard on this node, from its start to its end.
 type ShardRun struct {
 	Shard      Shard
-	Generation uint64 // from 1, increasing in the region
+	Generation uint64 // starts at 1 and increases within the region
 }
 
 // Kind is the transport kind of a frame.

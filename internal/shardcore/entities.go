@@ -99,7 +99,7 @@ func (m *Machine) shareLimits() {
 
 // recovery limits the rate at which remembered entities are started on the node, across all shards.
 type recovery struct {
-	at   time.Duration // of the next start, Never if none waits
+	at   time.Duration // time of the next start, Never if none waits
 	last time.Duration // earliest time of the start after the last one
 	used bool
 	from Shard // the shard with the next turn

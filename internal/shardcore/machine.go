@@ -39,14 +39,14 @@ type Machine struct {
 
 	region       *region.Machine
 	routeVersion uint64             // see RouteVersion
-	waiting      map[uint64]message // by token
-	peerBytes    int                // of waiting messages of other nodes
+	waiting      map[uint64]message // waiting messages by token
+	peerBytes    int                // bytes of waiting messages of other nodes
 	tokens       uint64
 	runs         map[Shard]*shardRun
 	shared       int          // number of runs that share the limits
-	limited      shard.Limits // the share of each, unless uneven
+	limited      shard.Limits // share of each run, unless uneven
 	uneven       bool
-	runsAt       time.Duration // at most the next time of any run
+	runsAt       time.Duration // lower bound of the next time of all runs
 	recovery     recovery
 	coordinator  coordinatorSlot
 }

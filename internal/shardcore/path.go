@@ -40,7 +40,7 @@ import (
 type Path[E, M any] struct {
 	route    region.DirectRoute
 	entities map[string]E
-	queues   [2][]M // by origin
+	queues   [2][]M // waiting messages by origin
 	closed   bool
 }
 

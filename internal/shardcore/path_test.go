@@ -43,7 +43,7 @@ func TestPathKeepsTheOrder(t *testing.T) {
 			}
 			return to != shardcore.NoTarget
 		}
-		handled := func(from shardcore.Origin) { // by the loop
+		handled := func(from shardcore.Origin) { // the loop handles the queue
 			if m, found := p.Pass(from, pass); found {
 				arrive(m)
 				p.Done(from)

@@ -61,7 +61,7 @@ type sentMessage struct {
 	entity  string
 	shard   shardcore.Shard
 	results int
-	lost    bool    // in the mailbox of a failed entity, or on a link of a failed node
+	lost    bool    // the message was in the mailbox of a failed entity, or on a link of a failed node
 	at      []*host // all nodes that have received it
 }
 
@@ -79,9 +79,9 @@ type world struct {
 	now          time.Duration
 	due          agenda
 	seq          int
-	hosts        []*host // by age
+	hosts        []*host // nodes, the oldest first
 	names        int
-	sentMessages []*sentMessage // by number, from 1
+	sentMessages []*sentMessage // messages by number, from 1
 	last         map[string]uint64
 	live         map[string]*entity
 	links        map[link]time.Duration
@@ -99,7 +99,7 @@ type host struct {
 	hasCoordinator bool
 	gone           bool // crashed, or ended
 	crashed        bool
-	stopped        bool // its region
+	stopped        bool // the region has stopped
 	forced         bool
 	leaving        bool
 	seen           time.Duration
@@ -322,7 +322,7 @@ func (h *host) check(data []byte) {
 	}
 	w.hit[m.Kind.String()]++
 	c := h.m.LocalCoordinator()
-	if m.Kind.ToCoordinator() || c == nil { // to a coordinator, or the coordinator ended after it sent the message
+	if m.Kind.ToCoordinator() || c == nil { // no message of a running coordinator
 		return
 	}
 	state, rev := c.State()

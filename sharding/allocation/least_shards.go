@@ -25,7 +25,7 @@ type LeastShards struct {
 func (s LeastShards) Validate() error {
 	var errs fielderror.Errors
 	fielderror.NotNegative(&errs, "LeastShards.AbsoluteLimit", s.AbsoluteLimit)
-	if !(s.RelativeLimit >= 0 && s.RelativeLimit <= 1) { // in this form NaN is invalid as well
+	if !(s.RelativeLimit >= 0 && s.RelativeLimit <= 1) { // this form of the condition also rejects NaN
 		errs.Addf("LeastShards.RelativeLimit", "is %v, it must be from 0 to 1", s.RelativeLimit)
 	}
 	return errs.Err(ErrInvalid)

@@ -239,7 +239,7 @@ func TestHashingMovesFewShards(t *testing.T) {
 func TestHashingRebalance(t *testing.T) {
 	t.Parallel()
 	v := counts(20, 0, 0)
-	v.Members[2].Status = identity.Exiting // not on the ring
+	v.Members[2].Status = identity.Exiting // an exiting region is not on the ring
 	all := new(allocation.Hashing).Rebalance(v)
 	if len(all) == 0 || !slices.IsSorted(all) {
 		t.Fatalf("Rebalance = %v, want some shards, sorted", all)

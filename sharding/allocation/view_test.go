@@ -19,7 +19,7 @@ func TestSuitable(t *testing.T) {
 		want string
 		best bool
 	}{
-		"fewer shards first, then by node": {func(*allocation.View) {}, "bcda", true}, // of 2, 0, 1, 1
+		"fewer shards first, then by node": {func(*allocation.View) {}, "bcda", true}, // the regions have 2, 0, 1 and 1 shards
 		"a newer version first": {func(v *allocation.View) {
 			v.Members[0].Version = version(t, "1.10")
 			v.Members[3].Version = version(t, "1.9")

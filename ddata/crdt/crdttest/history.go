@@ -104,7 +104,7 @@ func (w *world[T]) replay(f func(s step, missing []change, value, from crdt.Valu
 		return
 	}
 	d := w.newWorld(w.steps)
-	applied := make([]map[int]bool, w.Nodes) // for each node, the changes that it has
+	applied := make([]map[int]bool, w.Nodes) // the changes that each node has
 	for i := range applied {
 		applied[i] = map[int]bool{}
 	}

@@ -178,7 +178,7 @@ func (m *Machine) homesChosen(in HomesChosen) {
 }
 
 func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
-	var requests homeList // by requester
+	var requests homeList // shards that need homes, by requester
 	for _, s := range shards {
 		for _, requester := range m.requests.take(s) {
 			if requester != n {
@@ -243,8 +243,8 @@ func (m *Machine) tickHosting() {
 type stage uint8
 
 const (
-	waiting   stage = iota // to be asked for
-	unknown                // to be remembered first
+	waiting   stage = iota // the strategy is to choose a home
+	unknown                // the shard is to be remembered first
 	asked                  // the strategy is choosing, or has chosen, a home
 	postponed              // no region was available
 )

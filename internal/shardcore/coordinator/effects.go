@@ -161,14 +161,14 @@ func (k NoteKind) String() string {
 type Note struct {
 	Kind    NoteKind
 	Phase   Phase
-	Reason  Reason // of PhaseChanged with Ended
+	Reason  Reason // set for PhaseChanged with Ended
 	Term    uint64
 	Node    identity.Node
 	Message Kind
 	Shards  []Shard
 	Count   int
-	Repairs []string // of Repaired
-	Fields  []string // of RegionRefused
+	Repairs []string // set for Repaired
+	Fields  []string // set for RegionRefused
 }
 
 // Input is an input of a coordinator.

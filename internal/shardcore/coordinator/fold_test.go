@@ -88,13 +88,13 @@ func TestReplayRepairs(t *testing.T) {
 	f := coordinator.NewFold(coordinator.State{})
 	for _, e := range []event{
 		started(1), registered("a")[0], allocated("a", 1, 2, 3),
-		started(1),                             // by the other coordinator
+		started(1),                             // event of the other coordinator
 		registered("b")[0], registered("a")[0], // a is already registered
 		allocated("b", 2, 3, 4),          // 2 and 3 are on a
 		allocated("a", 1, 5),             // 1 is already on a
 		terminated("z"), terminated("b"), // z is unknown
 		proxy(coordinator.ProxyTerminated, "z"),  // neither as a proxy
-		allocated("b", 2),                        // by a coordinator that still has b
+		allocated("b", 2),                        // event of a coordinator in whose state b is registered
 		deallocated(3, 5),                        // 3 lost its home with b
 		allocated("a", coordinator.MaxShards, 6), // the first shard does not exist
 		proxy(coordinator.ProxyRegistered, "p"), proxy(coordinator.ProxyRegistered, "p"),

@@ -14,7 +14,7 @@ import (
 // their homes stop them.
 type handOff struct {
 	round      uint64
-	shards     []Shard         // not yet stopped
+	shards     []Shard         // shards that have not stopped yet
 	waiting    []identity.Node // have not acknowledged BeginHandOff, sorted
 	stopping   bool            // all have acknowledged
 	repeatAt   time.Duration

@@ -49,7 +49,7 @@ type Machine struct {
 
 	requests     allocationRequests
 	strategyCall strategyCall
-	remembered   []bool // by shard
+	remembered   []bool // reports for each shard whether it is remembered
 	adding       rememberCall
 	probe        probe
 	silent       []identity.Node  // regions that did not respond to the last probe, sorted

@@ -37,7 +37,7 @@ type world struct {
 	due          agenda
 	seq          int
 	store        *store
-	regions      []*region // by age
+	regions      []*region // regions, the oldest first
 	coordinators []*simCoordinator
 	removals     []coordinator.Removal
 	hosting      map[shard]*region
@@ -50,7 +50,7 @@ type world struct {
 // simCoordinator is the coordinator of a node.
 type simCoordinator struct {
 	w    *world
-	r    *region // its node
+	r    *region // region of the coordinator's node
 	m    *coordinator.Machine
 	gone bool
 }

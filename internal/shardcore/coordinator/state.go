@@ -19,7 +19,7 @@ type State struct {
 	holder  identity.Node
 	regions []allocation.Region // sorted by node
 	proxies []identity.Node     // sorted
-	homes   []uint16            // by shard, up to the highest one with a home: the number of its region, from 1, or 0
+	homes   []uint16            // for each shard up to the highest one with a home: the number of its region, from 1, or 0
 	shards  int
 }
 

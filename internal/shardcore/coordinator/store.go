@@ -193,7 +193,7 @@ type request struct {
 	kind   EventKind
 	node   identity.Node
 	shards []Shard
-	homes  []Home // for HomesAllocated, which has no shards
+	homes  []Home // used instead of shards for HomesAllocated
 }
 
 func (m *Machine) decide() {

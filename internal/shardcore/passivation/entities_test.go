@@ -133,7 +133,7 @@ func TestIdle(t *testing.T) {
 	}{
 		{59 * second, 60 * second, nil},
 		{60 * second, 120 * second, nil},
-		{120 * second, 180 * second, nil}, // not idle for longer than 120 seconds
+		{120 * second, 180 * second, nil}, // no entity is idle for longer than 120 seconds
 		{179 * second, 180 * second, nil}, // no check is due
 		{180 * second, core.Never, []string{"c", "a"}},
 		{500 * second, core.Never, nil},

@@ -44,8 +44,8 @@ func (k ActionKind) String() string {
 type Action struct {
 	Kind       ActionKind
 	Shard      Shard
-	Generation uint64 // from 1, rising in the region
-	Token      uint64 // of Pass
+	Generation uint64 // starts at 1 and increases within the region
+	Token      uint64 // message of Pass
 }
 
 // FrameKind is the kind of a frame.
@@ -71,13 +71,18 @@ func (k FrameKind) String() string {
 // Frame is a message between regions. It is immutable.
 type Frame struct {
 	Kind  FrameKind
-	Shard Shard  // of Forward and NotHome
-	Token uint64 // of Forward; each region uses its own tokens
-	Hop   int    // of Forward: 1 if a region that is not the home has relayed the message, otherwise 0; of Flush: the hop of the flushed path
+	Shard Shard  // shard of Forward and NotHome
+	Token uint64 // message of Forward; each region uses its own tokens
+	// Hop of a Forward is 1 if a region that is not the home has relayed the message, otherwise 0.
+	// Hop of a Flush is the hop of the flushed path.
+	Hop int
 	// Instance is the instance of the requesting region, of Flush and Flushed.
 	Instance uint64
-	ID       uint64  // of Flush and Flushed
-	Shards   []Shard // of Flush; of Flushed: the shards whose messages wait on a node that does not host them
+	// ID is the number of a Flush and of its Flushed.
+	ID uint64
+	// Shards of a Flush are the flushed shards. Shards of a Flushed are the shards whose messages
+	// wait on a node that does not host them.
+	Shards []Shard
 }
 
 // OutgoingFrame is a frame with its receiver.

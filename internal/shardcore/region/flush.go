@@ -23,7 +23,7 @@ const (
 type flush struct {
 	id     uint64
 	to     identity.Node
-	hop    int // of the messages
+	hop    int // hop of the flushed messages
 	shards []Shard
 	held   bool // the messages arrived at a region that does not host the shards, and wait there or were relayed
 }

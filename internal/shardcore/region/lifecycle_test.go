@@ -100,7 +100,7 @@ func TestDrainedRegionRoutes(t *testing.T) {
 	if way := m.DirectRoute(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
 		t.Fatalf("Leave: %+v, DirectRoute(1) = %+v, want a Flush to c and no direct route", out, way)
 	}
-	m.Step(0, region.Leave{KeepRouting: true}) // no effect after Leave without KeepRouting
+	m.Step(0, region.Leave{KeepRouting: true}) // this Leave has no effect after one without KeepRouting
 	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
 		t.Errorf("after the flush: %+v, want a stop", out)
 	}

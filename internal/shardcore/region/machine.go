@@ -27,7 +27,7 @@ type Machine struct {
 	coordinatorNode  identity.Node   // the sender of the last message of that term
 	candidates       []identity.Node // the nodes that may run the coordinator
 	registered       bool
-	refusal          *coordinator.Settings // of the coordinator that rejected this region
+	refusal          *coordinator.Settings // settings of the coordinator that rejected this region
 	registerAt       time.Duration
 	pause            time.Duration // between registrations
 	repeatAt         time.Duration
@@ -36,11 +36,11 @@ type Machine struct {
 	verifying        bool          // the registration is being verified
 	leaving          bool
 	keepsRouting     bool // continues to route after leaving
-	stopping         bool // by force
+	stopping         bool // the region was stopped by force
 	stopped          bool
 
 	lastHeard   map[Shard]messageClock
-	homes       map[Shard]identity.Node // of others
+	homes       map[Shard]identity.Node // homes on other nodes
 	hosted      map[Shard]*hostedShard
 	generations uint64
 	restartAt   time.Duration // next start of a failed shard
@@ -148,7 +148,7 @@ func (m *Machine) Next() time.Duration {
 	if m.registering() {
 		next = min(next, m.registerAt)
 	}
-	if at := m.giveUpAt(); at > m.now { // at a past time, all messages that still wait have a home
+	if at := m.giveUpAt(); at > m.now { // if the time has passed, all messages that still wait have a home
 		next = min(next, at)
 	}
 	return next

@@ -155,7 +155,7 @@ type message struct {
 // buffer holds the waiting messages of a shard in queues that do not wait for each other. All
 // messages of a queue wait for the same condition.
 type buffer struct {
-	own    []message // of local senders
+	own    []message // messages of local senders
 	first  []message // forwarded, may be relayed
 	second []message // relayed
 }

@@ -23,16 +23,16 @@ func TestSilence(t *testing.T) {
 			t.Errorf("at %v: Silence() = %v, want %v", now, got, want)
 		}
 	}
-	silence(time.Second, 0) // not a member
+	silence(time.Second, 0) // the node is not a member
 	m.Step(time.Second, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Up}, {Node: node("c"), Status: identity.Up}}})
 	silence(time.Minute, 59*time.Second)
 	receive(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
 	silence(time.Minute, 0)
 	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
-	silence(2*time.Minute, 0) // no request
+	silence(2*time.Minute, 0) // no request waits
 	m.Step(2*time.Minute, region.Send{Shard: 1, Token: 1})
 	silence(3*time.Minute, time.Minute)
-	receive(m, homes(4, 9, "c")) // of an earlier term
+	receive(m, homes(4, 9, "c")) // the message has an earlier term
 	silence(3*time.Minute, time.Minute)
 	receive(m, homes(5, 2, "a"))
 	silence(4*time.Minute, 0)

@@ -31,7 +31,7 @@ type Store struct {
 	mu     sync.Mutex
 	loaded bool
 	term   uint64            // last term claimed by this store, 0 if none
-	holds  bool              // no higher term has been seen
+	holds  bool              // the store has found no higher term
 	begun  coordinator.State // state of the last unrivaled claim, which may be stored without an acknowledgement
 }
 

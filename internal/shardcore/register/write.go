@@ -86,7 +86,7 @@ func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 				return held, fmt.Errorf("%w: other data is stored at %d", ErrConflict, at)
 			}
 			return held, nil
-		case term == c.Term && c.IsClaim() && at > rev: // with later changes
+		case term == c.Term && c.IsClaim() && at > rev: // later changes followed the claim
 			return held, nil
 		case term == c.Term && (c.IsClaim() || at != c.Rev), term < c.Term && !c.IsClaim():
 			return held, fmt.Errorf("%w: change of term %d after event %d: the data has term %d, event %d", ErrConflict, c.Term, c.Rev, term, at)

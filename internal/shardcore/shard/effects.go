@@ -47,7 +47,7 @@ type Action struct {
 	Kind        ActionKind
 	Entity      string
 	Incarnation uint64 // starts at 1 and increases within the shard
-	Token       uint64 // of the message, for Pass
+	Token       uint64 // message of Pass
 	// Idle marks a Stop that is requested only because the entity is idle. If the entity has work
 	// to do, it may ignore the request; reply with Busy in that case.
 	Idle bool

@@ -11,12 +11,12 @@ type state uint8
 
 const (
 	recovering  state = iota // remembered, and not started yet
-	storing                  // its start is being stored
-	queued                   // waits for a slot to start in
+	storing                  // the start of the entity is being stored
+	queued                   // waits for a start slot
 	active                   // runs
-	passivating              // asked to stop, may become active again
-	stopping                 // was asked to stop, since the shard moves
-	forgetting               // its stop is being stored
+	passivating              // requested to stop, may become active again
+	stopping                 // requested to stop, because the shard moves
+	forgetting               // the stop of the entity is being stored
 	resting                  // remembered, waits for its restart
 )
 
@@ -25,9 +25,9 @@ type entity struct {
 	state       state
 	incarnation uint64
 	starting    bool
-	idle        bool // asked to stop because it is idle
+	idle        bool // requested to stop because it is idle
 	buffer      []uint64
-	restartAt   time.Duration // of its start if resting; of the next passivation if busy and idle
+	restartAt   time.Duration // time of the start if resting; time of the next passivation if busy and idle
 }
 
 func (e *entity) runs() bool {
@@ -195,7 +195,7 @@ func (m *Machine) stop(e *entity) {
 func (m *Machine) ended(e *entity) {
 	m.started(e)
 	m.tracked.Remove(e.id)
-	e.idle = false // no longer asked to stop
+	e.idle = false // the incarnation has ended, so no request to stop is pending
 	switch {
 	case m.phase == killing, e.state == stopping:
 		delete(m.entities, e.id)

@@ -28,7 +28,7 @@ const (
 type Machine struct {
 	cfg            Config
 	phase          phase
-	reason         Reason // of the end
+	reason         Reason // reason of the end
 	handOffPending bool   // a hand-off waits for the load
 	now            time.Duration
 	out            Effects
@@ -41,7 +41,7 @@ type Machine struct {
 	incarnations uint64
 	starting     int
 	startQueue   []*entity // wait for a start slot; entities in other states are skipped
-	resting      []*entity // by the time of their restart; entities in other states are skipped
+	resting      []*entity // sorted by the time of the restart; entities in other states are skipped
 	busyIdle     []*entity // idle, but with pending work; entities in other states are skipped
 	unrecovered  []*entity // remembered, and not started yet
 	updates      updates

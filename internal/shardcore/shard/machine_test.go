@@ -198,7 +198,7 @@ func TestBusyEntities(t *testing.T) {
 	d.step(to("a", 2), "")
 	d.step(to("a", 3), "")
 	d.step(busy, "a1:2, a1:3")
-	d.tick(31*time.Second, "") // not idle
+	d.tick(31*time.Second, "") // the entity is not idle
 	d.tick(2*time.Minute, "-a1")
 	d.step(to("a", 4), "")
 	d.step(shard.HandOff{}, "")
@@ -208,7 +208,7 @@ func TestBusyEntities(t *testing.T) {
 
 	d = drive(t, cfg)
 	d.step(to("a", 1), "+a1, a1:1")
-	d.step(passivate("a", 1), "-a1") // at its own request
+	d.step(passivate("a", 1), "-a1") // the entity requests its stop
 	d.step(busy, "")
 	d.step(to("a", 2), "")
 	d.step(ended("a", 1), "+a2, a2:2")

@@ -63,7 +63,7 @@ type Server struct {
 	tb     testing.TB
 	dir    string
 	name   string
-	secret string // of probeUser
+	secret string // password of probeUser
 
 	mu                    sync.Mutex
 	cfg                   Config

@@ -36,7 +36,7 @@ type Proxy struct {
 	armed   *Armed // nil if no fault is armed
 	down    bool
 	frozen  bool
-	modes   [directions]mode // of all connections
+	modes   [directions]mode // modes of all connections
 	closed  bool
 	stats   Stats
 }
