@@ -83,7 +83,7 @@ func FuzzCheck(f *testing.F) {
 		// The library decodes every accepted input as one value.
 		rest := bytes.NewReader(data)
 		if err := msgpack.NewDecoder(rest).Skip(); err != nil || rest.Len() > 0 {
-			t.Errorf("%x: %v, %d bytes left", data, err, rest.Len())
+			t.Errorf("%x: the library returned %v and left %d bytes, want none", data, err, rest.Len())
 		}
 	})
 }

@@ -119,7 +119,7 @@ func TestCustomFormat(t *testing.T) {
 	readers := map[string]*codec.Registry{"the same": r, "another one": plain.Using(codec.JSON(), upper{"upper"})}
 	for name, reader := range readers {
 		if got, err := ok(t, reader).Decode(manifest, payload); err != nil || got != (opened{"ann"}) {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("%s: decoded %v, %v, want the owner ann", name, got, err)
 		}
 	}
 	if _, err := plain.Decode(manifest, payload); !errors.Is(err, codec.ErrUnknown) {

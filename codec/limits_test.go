@@ -98,7 +98,7 @@ func TestEncodeLimitsTheDepth(t *testing.T) {
 		var circle node
 		circle.Next = &circle
 		if _, _, err := r.Encode(circle); err == nil {
-			t.Errorf("%s: a cyclic value was encoded", format)
+			t.Errorf("%s: Encode of a cyclic value returned no error", format)
 		}
 	}
 	// The depth of a value that encodes itself is added to the depth at which it is nested.
@@ -223,7 +223,7 @@ func TestJSONAmplificationIsRejected(t *testing.T) {
 			t.Fatalf("%s: the document of the test is invalid JSON", name)
 		}
 		if _, err := r.Decode("t+json", []byte(doc)); err == nil || name != "arrays in any" && !errors.Is(err, codec.ErrLimit) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error", name, err)
 		}
 	}
 	for name, doc := range map[string]string{

@@ -206,7 +206,7 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				got, err := r.Decode(manifest, payload)
 				if err != nil || !equal(got, want) {
-					t.Errorf("%#v, %v", got, err)
+					t.Errorf("decoded %#v, %v, want %#v", got, err, want)
 					return
 				}
 			}

@@ -55,7 +55,7 @@ func FuzzState(f *testing.F) {
 		before := uint64(0)
 		for d := range e.Out.All() {
 			if d.Nr <= before {
-				t.Fatalf("delivery %d follows %d", d.Nr, before)
+				t.Fatalf("delivery %d follows %d, want ascending numbers", d.Nr, before)
 			}
 			before = d.Nr
 			e.In.Record(delivery.Header{Sender: "s", Nr: d.Nr, Floor: 1})

@@ -24,14 +24,14 @@ func TestInbox(t *testing.T) {
 	b.RecordRefusal(from("a", 4, 2), errLocked)
 	for nr, want := range map[uint64]bool{1: true, 2: false, 3: true, 4: true, 5: false} {
 		if got := b.Seen(from("a", nr, 2)); got != want {
-			t.Errorf("Seen(%d) is %v", nr, got)
+			t.Errorf("Seen(%d) = %v, want %v", nr, got, want)
 		}
 	}
 	if b.Seen(from("b", 3, 2)) {
 		t.Error("a record of sender a counts for sender b")
 	}
 	if err := b.Refusal(from("a", 4, 2)); !errors.Is(err, errLocked) || err.Error() != errLocked.Error() {
-		t.Errorf("the refusal of 4 is %v", err)
+		t.Errorf("the refusal of 4 is %v, want errLocked", err)
 	}
 	if err := b.Refusal(from("a", 3, 2)); err != nil {
 		t.Errorf("3 was refused: %v", err)

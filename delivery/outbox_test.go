@@ -52,7 +52,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 		o.Applying(i+1, nil)
 		by := Credit{Amount: int(i) + 10, Header: delivery.Header{Sender: "another", Nr: 99}}
 		if nr := o.Deliver(bob, by); nr != i+1 {
-			t.Errorf("delivery %d has number %d", i+1, nr)
+			t.Errorf("Deliver returned the number %d, want %d", nr, i+1)
 		}
 	}
 	o.Durable(1, now)
@@ -274,7 +274,7 @@ func TestRecordedRefusal(t *testing.T) {
 		h := delivery.Header{Sender: "account|alice#Transfers", Nr: 1, Floor: 1}
 		for range 2 {
 			if _, err := eventsourcing.Ask(t.Context(), b.Ref("bob"), Credit{Header: h, Amount: 5}); !errors.Is(err, errLocked) {
-				t.Errorf("the locked account answers %v", err)
+				t.Errorf("the locked account answers %v, want errLocked", err)
 			}
 			ask(t, b, "bob", Lock{Locked: false})
 		}

@@ -197,7 +197,7 @@ func TestBrokenStates(t *testing.T) {
 		changed := strings.Replace(hex.EncodeToString(good), change[0], change[1], 1)
 		data, err := hex.DecodeString(changed)
 		if err != nil || bytes.Equal(data, good) {
-			t.Fatalf("%s: %v, changed nothing in %x", name, err, good)
+			t.Fatalf("%s: %v, and the replacement changed nothing in %x", name, err, good)
 		}
 		var e ends
 		if err := endsCodec(t).Decode(data, &e); !errors.Is(err, codec.ErrMalformed) || !strings.Contains(err.Error(), "delivery: decode an") {

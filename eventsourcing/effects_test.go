@@ -354,7 +354,7 @@ func TestContext(t *testing.T) {
 			deadline, ok := c.Context().Deadline()
 			want, _ := ctx.Deadline()
 			if c.Context().Value(key{}) != "value" || !ok || !deadline.Equal(want) {
-				t.Errorf("the context is %v", c.Context())
+				t.Errorf("the context is %v, want the value and the deadline of the caller", c.Context())
 			}
 			if now := time.Now().UTC().Truncate(time.Microsecond); !c.Now().Equal(now) || c.Now().Location() != time.UTC {
 				t.Errorf("now is %v, want %v", c.Now(), now)

@@ -189,7 +189,7 @@ func TestUnstorableEvents(t *testing.T) {
 		_, err = s.ask(addLines("x", strings.Repeat("long", 50)))
 		expectError(t, err, eventsourcing.ErrRejected)
 		if rejected, ok := errors.AsType[*journal.RejectedError](err); !ok || rejected.SequenceNr != 3 || !strings.Contains(err.Error(), "100") {
-			t.Errorf("the error is %v", err)
+			t.Errorf("the error is %v, want a rejection of event 3 that contains the limit", err)
 		}
 		expect(t, s.mustAsk(recall), nil, "fine")
 		if s.journal.Writes() != writes {

@@ -156,7 +156,7 @@ func TestTags(t *testing.T) {
 			tags = append(tags, strings.Join(e.Tags, "/"))
 		}
 		if got := strings.Join(tags, ", "); got != ", b/a #b, c/a #b #c" {
-			t.Errorf("the tags are %q", got)
+			t.Errorf("the tags are %q, want no tags, b/a and #b, c/a, #b and #c", got)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestCommandInfo(t *testing.T) {
 		t.Errorf("the context is that of %q", got)
 	}
 	if b := r.begun[0]; b.Duration != 0 || nameIn(b.Context) != "ask" || !b.Began.Equal(i.Began) {
-		t.Errorf("Begin got %+v", b)
+		t.Errorf("Begin received %+v", b)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestInspectIsNotObserved(t *testing.T) {
 	}
 	l.close(t)
 	if len(r.begun) > 0 || len(r.all()) > 0 {
-		t.Errorf("got %+v", r.begun)
+		t.Errorf("Inspect was observed as %+v", r.begun)
 	}
 }
 
@@ -258,13 +258,13 @@ func TestCommandContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(marked("name"))
 	l.ask(t, ctx, "1", read)
 	if c := <-got; c != ctx {
-		t.Errorf("Ask: the handler got %v", c)
+		t.Errorf("Ask: the handler received the context %v, want that of the caller", c)
 	}
 	l.tell(t, ctx, "1", read)
 	received := <-got
 	cancel(errors.New("the caller stopped waiting"))
 	if nameIn(received) != "name" || received.Err() != nil || context.Cause(received) != nil {
-		t.Errorf("Tell: the handler got %v: %v", received, context.Cause(received))
+		t.Errorf("Tell: the handler received the context %v, ended with %v", received, context.Cause(received))
 	}
 	derived, stop := context.WithCancel(received)
 	defer stop()

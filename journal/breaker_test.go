@@ -84,7 +84,7 @@ func TestBreakerDefaults(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		f.append = answers()
 		if slots := g.Append(t.Context(), someWrites(2)); slots != nil {
-			t.Errorf("the trial returned %v", slots)
+			t.Errorf("the trial returned %v, want nil", slots)
 		}
 		if isOpen(t, g, f) {
 			t.Error("the breaker is open after a successful trial")

@@ -101,7 +101,7 @@ func TestQueryMatches(t *testing.T) {
 		{journal.Criteria{Type: "a", Tag: "blue", Slices: slice("a|1")}, "a|1", false},
 	} {
 		if got := c.q.Matches(c.id, tags); got != c.want {
-			t.Errorf("%+v matches %q with tags %q: %t", c.q, c.id, tags, got)
+			t.Errorf("%+v: Matches(%q, %q) = %t, want %t", c.q, c.id, tags, got, c.want)
 		}
 	}
 }

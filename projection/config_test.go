@@ -87,7 +87,7 @@ func TestFailRestartsAfterPauses(t *testing.T) {
 		cfg.Observer.Restarted = func(i projection.RestartInfo) {
 			pauses = append(pauses, i.Pause)
 			if i.Projection != "sums" || !errors.Is(i.Err, errPlanted) {
-				t.Errorf("Restarted: %+v", i)
+				t.Errorf("Restarted was called with %+v, want the planted error", i)
 			}
 		}
 		began := time.Now()

@@ -134,7 +134,7 @@ func TestBreakerCountsOnlyMissingResponses(t *testing.T) {
 			}
 		}
 		if store.calls.Load() != 3 {
-			t.Errorf("%v opened the breaker", answer)
+			t.Errorf("the breaker opened after the response %v", answer)
 		}
 	}
 }

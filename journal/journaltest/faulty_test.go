@@ -147,7 +147,7 @@ func TestLateConflicts(t *testing.T) {
 	late := f.Inject(journaltest.Fault{Do: journaltest.Late, Times: 2})
 	for _, id := range []string{"a", "b"} {
 		if err := only(f.Append(t.Context(), []journal.Write{write(id, 0, 2)})); kind(err) != "unknown" {
-			t.Errorf("Append: %v", err)
+			t.Errorf("Append: %v, want an unknown outcome", err)
 		}
 	}
 	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 1)}); errs != nil {
@@ -247,7 +247,7 @@ func TestStallEndsWithItsContext(t *testing.T) {
 		case journaltest.OpAppend:
 			errs := f.Append(ctx, []journal.Write{write("a", 0, 1), write("b", 0, 1)})
 			if err = errs[0]; !errors.Is(errs[1], callerErr) || kind(err) != "unknown" {
-				t.Errorf("Append returned %v", errs)
+				t.Errorf("Append returned %v, want unknown outcomes that match the cause", errs)
 			}
 		case journaltest.OpReplay:
 			_, err = all(f.Replay(ctx, "a", 1, 9))

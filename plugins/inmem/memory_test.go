@@ -86,6 +86,6 @@ func TestRejectionNamesTheEvent(t *testing.T) {
 	errs := j.Append(t.Context(), []journal.Write{w})
 	rejected, ok := errors.AsType[*journal.RejectedError](errors.Join(errs...))
 	if !ok || rejected.SequenceNr != 2 || rejected.Reason.Error() != "it has 16777217 bytes, at most 16777216 are allowed" {
-		t.Errorf("Append returned %v", errs)
+		t.Errorf("Append returned %v, want a rejection of event 2 with its size", errs)
 	}
 }

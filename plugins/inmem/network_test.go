@@ -149,7 +149,7 @@ func TestDelays(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("received %v", got)
+			t.Errorf("received %v, want %v", got, want)
 		}
 	})
 }

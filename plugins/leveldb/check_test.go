@@ -252,7 +252,7 @@ func TestTwoLogs(t *testing.T) {
 		cfg := damageConfig()
 		cfg.ReadOnly = readOnly
 		if n, err := contents(t, d.clone(), sizes, cfg); err != nil || n != 4 {
-			t.Errorf("read-only %v: %d events, %v", readOnly, n, err)
+			t.Errorf("read-only %v: %d events, %v, want 4", readOnly, n, err)
 		}
 		first := d.files[im.log].data
 		torn := d.with(im.log, first[:len(first)-1])
@@ -326,7 +326,7 @@ func TestDamagedManifestAndTable(t *testing.T) {
 			cfg.ReadOnly = readOnly
 			_, err := leveldb.OpenStorage(missing, missing.syncDir, cfg)
 			if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || kind == storage.TypeTable && corrupt.File != fd.String() {
-				t.Errorf("%v is missing, read-only %v: %v", fd, readOnly, err)
+				t.Errorf("%v is missing, read-only %v: %v, want a CorruptError that names it", fd, readOnly, err)
 			}
 		}
 	}
@@ -409,12 +409,12 @@ func TestDamagedCurrent(t *testing.T) {
 		db, err := leveldb.Open(copied+"/db", leveldb.Config{}.WithLogSize(testLog))
 		if err == nil {
 			if got := numbers(t, db.TestJournal(), "a", 1, 9); len(got) != 3 {
-				t.Errorf("byte %d: %v", at, got)
+				t.Errorf("byte %d: the events are %v, want 3", at, got)
 			}
 			err = db.Close()
 		}
 		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-			t.Errorf("byte %d: %v", at, err)
+			t.Errorf("byte %d: %v, want nil or ErrCorrupt", at, err)
 		}
 	}
 }

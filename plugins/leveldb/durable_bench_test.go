@@ -63,7 +63,7 @@ func BenchmarkDurableLoad(b *testing.B) {
 			n++
 		}
 		if n != 100_000 {
-			b.Fatalf("%d records", n)
+			b.Fatalf("loaded %d records, want 100,000", n)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func TestDurableRecordErrors(t *testing.T) {
 				t.Errorf("load: %v, want %v with %q", err, c.want, c.text)
 			}
 			if len(all) > 2 || len(all) > 0 && string(all[0].Data) != "1" {
-				t.Errorf("load: %d records", len(all))
+				t.Errorf("load: %d records, want at most the 2 before the damage", len(all))
 			}
 		})
 	}

@@ -67,7 +67,7 @@ func (m durableModel) check(t *testing.T, s durable.Store) {
 		}
 		stored[r.Key] = string(r.Data)
 		if _, known := m[r.Key]; !known {
-			t.Errorf("%q was never written", r.Key)
+			t.Errorf("the store contains the key %q, which was never written", r.Key)
 		}
 	}
 	for key := range m {

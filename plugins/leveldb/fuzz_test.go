@@ -84,7 +84,7 @@ func FuzzDecodeSmall(f *testing.F) {
 		bounded(t, len(b), func() {
 			number, deleted, err := leveldb.DecodeSmall(b)
 			if number > 1<<56 || deleted[1] > deleted[0] || err == nil {
-				t.Errorf("%x is %d and %v, %v", b, number, deleted, err) // b cannot be both
+				t.Errorf("%x is decoded as number %d and deletion %v, %v", b, number, deleted, err) // b cannot be both
 			}
 		})
 	})
@@ -173,7 +173,7 @@ func checkLog(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
 	bounded(t, len(b), func() { got, err = leveldb.LogRecords(b) })
 	if err != nil {
 		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 || corrupt.Offset > int64(len(b)) {
-			t.Errorf("%v", err)
+			t.Errorf("the check returned %v, want a CorruptError with an offset in the log", err)
 		}
 		return
 	}
@@ -250,7 +250,7 @@ func FuzzRuns(f *testing.F) {
 			index, number, first, count := r[0], r[1], r[2], r[3]
 			if index < behind || !tag && index != behind || index+count > 4096 || number == 0 || number >= 1<<56 ||
 				first == 0 || count == 0 || first+count-1 > journal.MaxSequenceNr {
-				t.Fatalf("%x has the run %v after %d", b, r, behind)
+				t.Fatalf("%x is decoded to the invalid run %v after index %d", b, r, behind)
 			}
 			behind = index + count
 		}
@@ -258,7 +258,7 @@ func FuzzRuns(f *testing.F) {
 			return
 		}
 		if again, err := leveldb.DecodeRuns(leveldb.EncodeRuns(runs, tag), tag); len(runs) == 0 || err != nil || !slices.Equal(again, runs) {
-			t.Errorf("%x is %v, then %v, %v", b, runs, again, err)
+			t.Errorf("%x is decoded as %v, and after encoding as %v, %v", b, runs, again, err)
 		}
 	})
 }

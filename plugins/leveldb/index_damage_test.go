@@ -70,7 +70,7 @@ func TestDamagedIndex(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := db.VerifyOrder(t.Context()); !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrNewerVersion) {
-				t.Errorf("VerifyOrder: %v", err)
+				t.Errorf("VerifyOrder: %v, want ErrCorrupt or ErrNewerVersion", err)
 			}
 			for _, q := range []struct {
 				query journal.Criteria

@@ -103,11 +103,11 @@ func TestReopen(t *testing.T) {
 	}
 	for id, want := range map[string]uint64{"a": 5, "b": 1, "c": 0} {
 		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
-			t.Errorf("highest of %s is %d, %v", id, got, err)
+			t.Errorf("the highest number of %s is %d, %v, want %d", id, got, err, want)
 		}
 	}
 	if got, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil || string(got.Payload) != "state" || got.Metadata != snap.Metadata {
-		t.Errorf("snapshot: %+v, %v", got, err)
+		t.Errorf("the snapshot is %+v, %v, want the saved one", got, err)
 	}
 	mustAppend(t, j, write("c", 0, 1), write("b", 1, 1))
 	if err := db.Close(); err != nil {
@@ -116,7 +116,7 @@ func TestReopen(t *testing.T) {
 	j = mustOpen(t, dir, leveldb.Config{}).TestJournal()
 	for id, want := range map[string]uint64{"a": 5, "b": 2, "c": 1} {
 		if got := numbers(t, j, id, 1, 99); len(got) != 1 || got[0] != want {
-			t.Errorf("%s holds %v", id, got)
+			t.Errorf("%s has the events %v, want only %d", id, got, want)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestInterruptedDeletion(t *testing.T) {
 				t.Errorf("%d events are left, from %d, want the last one", len(got), got[0])
 			}
 			if n, err := db.RawEvents("a"); err != nil || n <= 4096*(pages-1) {
-				t.Errorf("%d records are left, %v", n, err)
+				t.Errorf("%d records are left, %v, want more than all batches but the first contain", n, err)
 			}
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
@@ -322,7 +322,7 @@ func TestConcurrentSaves(t *testing.T) {
 					t.Error(err)
 				}
 				if got, err := db.TestSnapshots().Load(t.Context(), id, snapshot.Latest()); err != nil || got.SequenceNr != n+1 {
-					t.Errorf("%d, %v", got.SequenceNr, err)
+					t.Errorf("Load returns snapshot %d, %v, want %d", got.SequenceNr, err, n+1)
 				}
 			}
 		})

@@ -133,7 +133,7 @@ func TestKilled(t *testing.T) {
 		db := mustOpen(t, dir, leveldb.Config{})
 		got := numbersOf(t, db.TestJournal())
 		if len(got) != last && len(got) != last+1 {
-			t.Errorf("%d events, %d were acknowledged", len(got), last)
+			t.Errorf("found %d events, %d were acknowledged", len(got), last)
 		}
 		last = len(got)
 		if err := db.Close(); err != nil {
@@ -189,7 +189,7 @@ func TestDirectoryErrors(t *testing.T) {
 	var pathError *os.PathError
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
 		if db, err := leveldb.Open(dir, leveldb.Config{}); !errors.As(err, &pathError) || !strings.Contains(err.Error(), file) {
-			t.Errorf("open %q: %v, %v", dir, db, err)
+			t.Errorf("open %q: %v, %v, want an error that names the file", dir, db, err)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -227,7 +227,7 @@ func TestForeignDatabase(t *testing.T) {
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrForeign)
 	wantOpenError(t, dir, leveldb.Config{ReadOnly: true}, leveldb.ErrForeign)
 	if after := tree(t, dir); !maps.Equal(before, after) {
-		t.Errorf("the directory was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		t.Errorf("Open changed the files of the directory from %v to %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 	}
 }
 
@@ -247,7 +247,7 @@ func TestNewerVersion(t *testing.T) {
 		before := tree(t, dir)
 		wantOpenError(t, dir, leveldb.Config{}, want)
 		if after := tree(t, dir); !maps.Equal(before, after) {
-			t.Errorf("%s was changed", name)
+			t.Errorf("Open changed the files of %s", name)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func TestQuery(t *testing.T) {
 			t.Errorf("%+v: the page ends at %q, want %q, %v", c.q, p.Next, end, err)
 		}
 		if got := read(t, j, c.q, end); got != nil {
-			t.Errorf("%+v: %q is after the end", c.q, names(got))
+			t.Errorf("%+v: found %q after the end, want nothing", c.q, names(got))
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestQueryLimits(t *testing.T) {
 	all := read(t, j, journal.Criteria{Type: "small"}, "")
 	for i, e := range all {
 		if e.SequenceNr != uint64(i)+1 {
-			t.Fatalf("event %d is number %d", i, e.SequenceNr)
+			t.Fatalf("the event with index %d has number %d", i, e.SequenceNr)
 		}
 	}
 	if len(all) != 5000 {
@@ -272,7 +272,7 @@ func TestQueryDeleted(t *testing.T) {
 		}
 		wantOrder(t, db, c.want...)
 		if got := names(read(t, j, journal.Criteria{}, middle)); !slices.Equal(got, c.want) {
-			t.Errorf("%q after the deleted events", got)
+			t.Errorf("found %q after the deleted events, want %q", got, c.want)
 		}
 		if got := found(t, j, journal.Criteria{Tag: "red"}); !slices.Equal(got, c.want) {
 			t.Errorf("tagged: %q, want %q", got, c.want)
@@ -355,7 +355,7 @@ func TestAwait(t *testing.T) {
 	canceled := await(ctx, end)
 	cancel(cause)
 	if err = <-canceled; !errors.Is(err, cause) {
-		t.Errorf("canceled: %v", err)
+		t.Errorf("canceled: %v, want the cause", err)
 	}
 	if errs := j.Append(t.Context(), []journal.Write{write("a", 7, 1)}); errs == nil {
 		t.Error("stored")
@@ -400,7 +400,7 @@ func TestAwaitUnknownOutcome(t *testing.T) {
 	go func() { done <- j.Await(t.Context(), "") }()
 	d.refuseNextSync()
 	if errs := j.Append(t.Context(), []journal.Write{eventWrite("a", 0, 1)}); errs == nil || journal.NotStored(errs[0]) {
-		t.Fatalf("append: %v", errs)
+		t.Fatalf("append: %v, want an unknown outcome", errs)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -447,10 +447,10 @@ func TestQueryWhileWriting(t *testing.T) {
 			if e.ID != "id|0" {
 				seen++
 				if e.SequenceNr != last[e.ID]+1 {
-					t.Fatalf("%s: event %d after %d", e.ID, e.SequenceNr, last[e.ID])
+					t.Fatalf("%s: event %d follows event %d", e.ID, e.SequenceNr, last[e.ID])
 				}
 			} else if e.SequenceNr <= last[e.ID] {
-				t.Fatalf("%s: event %d after %d", e.ID, e.SequenceNr, last[e.ID])
+				t.Fatalf("%s: event %d follows event %d", e.ID, e.SequenceNr, last[e.ID])
 			}
 			last[e.ID] = e.SequenceNr
 		}

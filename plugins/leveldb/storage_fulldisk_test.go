@@ -50,10 +50,10 @@ func TestFullDisk(t *testing.T) {
 				}
 				if !journal.NotStored(errs[0]) || !errors.Is(errs[0], journal.ErrUnavailable) || !errors.Is(errs[0], errNoSpace) ||
 					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {
-					t.Fatalf("%d events: %v", next, errs)
+					t.Fatalf("after %d events Append returned %v, want a certain error that names the full disk", next, errs)
 				}
 				if err = db.TestSnapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
-					t.Fatalf("save: %v", err)
+					t.Fatalf("save: %v, want the error of the full disk", err)
 				}
 				if got := len(numbersOf(t, j)); got != int(next) {
 					t.Fatalf("%d events can be read, want %d", got, next)
@@ -134,7 +134,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Errorf("highest: %v, want ErrUnavailable and the full disk", err)
 		}
 		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
-			t.Errorf("load: %v", err)
+			t.Errorf("load: %v, want the error of the full disk", err)
 		}
 		d.setFull(false) // the second round must return the same errors, because the reopen pause has not passed
 	}

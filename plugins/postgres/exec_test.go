@@ -125,7 +125,7 @@ func TestCertain(t *testing.T) {
 		{"the end of the stream", io.ErrUnexpectedEOF, false},
 	} {
 		if got := postgres.Certain(c.err); got != c.want {
-			t.Errorf("%s: certain is %v", c.subject, got)
+			t.Errorf("%s: Certain = %v, want %v", c.subject, got, c.want)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func FuzzDecodeConflicts(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Fuzz(func(t *testing.T, b []byte, chains int) {
 		if n, err := postgres.DecodeConflicts(b, chains); err == nil && n > chains {
-			t.Errorf("%d conflicts of %d", n, chains)
+			t.Errorf("decoded %d conflicts of %d chains", n, chains)
 		}
 	})
 }

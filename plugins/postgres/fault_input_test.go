@@ -164,7 +164,7 @@ func TestPayloads(t *testing.T) {
 		t.Fatalf("append: %v, want rejections of the writes that are too large", errs)
 	}
 	if rejected, ok := errors.AsType[*journal.RejectedError](errs[1]); !ok || rejected.SequenceNr != 2 || !strings.Contains(rejected.Error(), fmt.Sprint(most)) {
-		t.Errorf("too large: %v", errs[1])
+		t.Errorf("too large: %v, want a rejection of event 2 with the limit", errs[1])
 	}
 	for i, w := range writes {
 		var got [][]byte
@@ -178,7 +178,7 @@ func TestPayloads(t *testing.T) {
 			w.Events = nil
 		}
 		if len(got) != len(w.Events) {
-			t.Errorf("%s: %d events", w.ID, len(got))
+			t.Errorf("%s: %d events, want %d", w.ID, len(got), len(w.Events))
 		}
 		for k := range min(len(got), len(w.Events)) {
 			if !bytes.Equal(got[k], w.Events[k].Payload) {

@@ -154,7 +154,7 @@ func TestServerRejectsCalls(t *testing.T) {
 			for _, writes := range [][]journal.Write{{eventsOf("a", 1, 1)}, {eventsOf("a", 1, 2), eventsOf("b", 0, 1, "tag")}} {
 				for i, err := range j.Append(t.Context(), writes) {
 					if !journal.NotStored(err) || !errors.Is(err, c.want) {
-						t.Errorf("append, write %d: %v", i, err)
+						t.Errorf("append, write %d: %v, want %v and a write that is not stored", i, err, c.want)
 					}
 				}
 			}
@@ -163,7 +163,7 @@ func TestServerRejectsCalls(t *testing.T) {
 				"save snapshot": snapshots.Save(t.Context(), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Unix(1, 0).UTC()}, Manifest: "m"}),
 			} {
 				if !errors.Is(err, c.want) {
-					t.Errorf("%s: %v", call, err)
+					t.Errorf("%s: %v, want %v", call, err, c.want)
 				}
 			}
 			_, err := j.HighestSequenceNr(t.Context(), "a")

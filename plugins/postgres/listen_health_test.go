@@ -81,7 +81,7 @@ func TestLogContainsNoSecret(t *testing.T) {
 		t.Error(err)
 	}
 	if text := log.String(); strings.Contains(text, secret) || strings.Count(text, "no notifications") != 1 {
-		t.Errorf("logged:\n%s", text)
+		t.Errorf("want one record about notifications without the password; logged:\n%s", text)
 	}
 }
 
@@ -112,14 +112,14 @@ func TestLogOfAStall(t *testing.T) {
 	end()
 	end()
 	if text := log.String(); strings.Count(text, `level=WARN msg="an append that does not end blocks all queries" age=`) != 1 {
-		t.Errorf("logged:\n%s", text)
+		t.Errorf("want one record about the stall; logged:\n%s", text)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	end()
 	if text := log.String(); strings.Count(text, `level=INFO msg="queries are no longer blocked" after=`) != 1 {
-		t.Errorf("logged:\n%s", text)
+		t.Errorf("want one record about the end of the stall; logged:\n%s", text)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 		store(t, db.TestJournal(), eventsOf("a", 1+i, 1))
 	}
 	if text := log.String(); strings.Count(text, `level=WARN msg="slow statement" statement=refold_append_one took=`) != 1 {
-		t.Errorf("logged:\n%s", text)
+		t.Errorf("want one record about the slow statement; logged:\n%s", text)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestConcurrentMigrations(t *testing.T) {
 		total += n
 	}
 	if total != len(postgres.Migrations()) {
-		t.Errorf("steps taken: %v", taken)
+		t.Errorf("the nodes executed %v steps, want each step once", taken)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestMigrationIsAtomic(t *testing.T) {
 	}
 	var tables int
 	if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'refold'").Scan(&tables); err != nil || tables != 1 {
-		t.Errorf("%d tables, %v", tables, err)
+		t.Errorf("the schema has %d tables, %v, want 1", tables, err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestConfig(t *testing.T) {
 	}
 	for _, schema := range []string{"a.b", `a"b`, "a'b", "a b", "é", strings.Repeat("x", 64)} {
 		if _, err := postgres.Open(t.Context(), "", postgres.Config{Schema: schema}); err == nil || !strings.Contains(err.Error(), "Schema") {
-			t.Errorf("schema %q: %v", schema, err)
+			t.Errorf("schema %q: %v, want an error about Config.Schema", schema, err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestErrorsContainNoPassword(t *testing.T) {
 		db, err := postgres.Open(t.Context(), dsn, postgres.Config{})
 		if err == nil {
 			_ = db.Close()
-			t.Errorf("Open(%q) succeeded", dsn)
+			t.Errorf("Open(%q) returned no error", dsn)
 			continue
 		}
 		for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err)} {

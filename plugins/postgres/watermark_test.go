@@ -167,7 +167,7 @@ func TestPreparedTransactionBlocksReaders(t *testing.T) {
 		execute(t, late, "PREPARE TRANSACTION 'late'")
 		store(t, db.TestJournal(), eventsOf("early", 0, 1))
 		if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
-			t.Errorf("read %v during a prepared append", named(got))
+			t.Errorf("read %v during a prepared append, want nothing", named(got))
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -82,7 +82,7 @@ func TestFaultyStrikesMatchingCalls(t *testing.T) {
 	}
 	f.Reset()
 	for _, err := range f.List(t.Context(), "a", snapshot.Latest()) {
-		t.Errorf("List after Reset: %v", err)
+		t.Errorf("List after Reset yields an entry with the error %v, want nothing", err)
 	}
 }
 
