@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	signal.Ignore(syscall.SIGUSR1) // a test sends it before the handler is installed
+	signal.Ignore(syscall.SIGUSR1) // a test may send the signal before the handler is installed
 	goleak.VerifyTestMain(m)
 }
 

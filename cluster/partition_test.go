@@ -161,8 +161,8 @@ func TestBrokerOutage(t *testing.T) {
 	})
 }
 
-// One of three nodes loses its link: it stops hosting before another node starts the singleton, is
-// downed, and ends when its link is restored.
+// One of three nodes loses its link. It stops hosting before another node starts the singleton. The
+// other nodes down it, and it ends when its link is restored.
 func TestDisconnectedNode(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -134,8 +134,8 @@ func TestProxyDropsOldest(t *testing.T) {
 	})
 }
 
-// A cancelled request is removed from the buffer and releases its room. It was certainly not
-// handled.
+// A cancelled request is removed from the buffer and releases its room. The instance never receives
+// it.
 func TestProxyCancelledRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -261,7 +261,7 @@ func TestSingletonArguments(t *testing.T) {
 	})
 }
 
-// Nodes without the role run no instance, but their proxies find it.
+// Nodes without the role run no instance, but their proxies find the instance.
 func TestSingletonWithRole(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

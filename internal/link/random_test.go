@@ -42,7 +42,8 @@ type network struct {
 	r    *rand.Rand
 	seed uint64
 	ends [2]*end
-	// next are the next numbers to send, seen the highest received ones, held the unconsumed costs.
+	// next are the next numbers to send. seen are the highest received numbers. held are the
+	// unconsumed costs.
 	next, seen [2][link.Lanes]uint64
 	held       [2][link.Lanes][]int
 	flying     [2][link.Lanes][][]byte

@@ -325,9 +325,9 @@ func TestRestartJoinsQuickly(t *testing.T) {
 		gone  func(w *world, hosts []*host)
 		most  time.Duration
 	}{
-		// 3 s until the previous incarnation counts as dead, and 1 s until that is checked. 1 s
-		// each for the removal by the leader, the next join request, the first gossip, and the
-		// change to Up. The rest is gossip in between.
+		// 3 s until the previous incarnation counts as dead, and 1 s until the next check. 1 s each
+		// for the removal by the leader, the next join request, the first gossip, and the change to
+		// Up. The rest is gossip in between.
 		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, restart - time.Second},
 		"left": {2, func(w *world, hosts []*host) {
 			hosts[2].do(membership.Leave{Node: hosts[2].node})
@@ -358,8 +358,8 @@ func TestRestartJoinsQuickly(t *testing.T) {
 }
 
 // TestJoinThroughSuspendedNode checks that a suspended node admits no new node. A new incarnation
-// of a member does not prove to it that the previous incarnation is dead. Otherwise the suspended
-// node could continue alone while the rest of its cluster continues elsewhere.
+// of a member does not prove to the suspended node that the previous incarnation is dead. Otherwise
+// the suspended node could continue alone while the rest of its cluster continues elsewhere.
 func TestJoinThroughSuspendedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -331,8 +331,8 @@ func TestLeaderInformsOldestMembers(t *testing.T) {
 }
 
 // TestMergeNeverRevertsStatus checks that a merge with an earlier state never reverts the status of
-// a member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after it
-// would stay forever.
+// a member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after
+// ReadyForShutdown would stay forever.
 func TestMergeNeverRevertsStatus(t *testing.T) {
 	t.Parallel()
 	for before := joining; before <= identity.ReadyForShutdown; before++ {

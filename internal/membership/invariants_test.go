@@ -71,7 +71,7 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]ident
 }
 
 // checkUp asserts that a member becomes Up for the first time only after all full members in the
-// view of the leader have it in their gossip.
+// view of the leader have the member in their gossip.
 func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]identity.Status) {
 	key := "up " + n.String()
 	if _, known := w.shared[key]; known {
