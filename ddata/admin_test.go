@@ -248,7 +248,7 @@ func TestAdminInvalidRequests(t *testing.T) {
 	for name, answer := range map[string]string{
 		"invalid JSON": "{", "empty": "{}", "no end": `{"node":"a#1","more":true,"part":{"size":9,"digest":"x","data":"AAAA"},"keys":[{"key":"k"}]}`,
 		"size above the limit": `{"part":{"size":999999999999}}`, "size below the data": `{"part":{"size":1,"data":"AAAAAAAA"}}`, "no node": `{"more":true,"keys":[{"key":"k"}],"part":{"size":9,"data":"AAAA"}}`,
-		"few sums": `{"sums":{"buckets":"AAAA"}}`,
+		"too few digests": `{"sums":{"buckets":"AAAA"}}`,
 	} {
 		admin := ddata.NewAdmin(fixedReply(answer))
 		_, getErr := admin.Get(t.Context(), ddata.At{}, "k", "")

@@ -37,7 +37,7 @@ func TestDecodeRejects(t *testing.T) {
 		t.Fatalf("decoding a valid counter: %v", err)
 	}
 	for subject, data := range map[string]string{
-		"nothing":                           "",
+		"empty input":                       "",
 		"another version":                   "\x02\x01" + nodeA + "\x01\x00\x01\x05",
 		"a delta":                           "\x41\x01" + nodeA + "\x01\x00\x01\x05",
 		"no type":                           "\x01\x00\x00",
@@ -48,7 +48,7 @@ func TestDecodeRejects(t *testing.T) {
 		"an unused node":                    "\x01\x01" + nodeA + "\x00",
 		"nodes out of order":                "\x01\x01" + nodes("b", "a") + "\x02\x00\x01\x05\x01\x01\x05",
 		"a node twice":                      "\x01\x01" + nodes("a", "a") + "\x02\x00\x01\x05\x01\x01\x05",
-		"a bad name":                        "\x01\x01" + nodes("?") + "\x01\x00\x01\x05",
+		"an invalid name":                   "\x01\x01" + nodes("?") + "\x01\x00\x01\x05",
 		"no UID":                            "\x01\x01\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x05",
 		"a node index beyond the table":     "\x01\x01" + nodeA + "\x01\x01\x01\x05",
 		"a very large node index":           "\x01\x01" + nodeA + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01\x05",
@@ -67,7 +67,7 @@ func TestDecodeRejects(t *testing.T) {
 		"a negative int with leading ones":  "\x01\x03\x02\x00\x01\x03\x1e\xff\xfe",
 		"an int below the minimum":          "\x01\x03\x02\x00\x01\x09\x18\x00\x00\x00\x00\x00\x00\x00\x00",
 		"a long bool":                       "\x01\x03\x03\x00\x01\x02\x31\x00",
-		"not a number":                      "\x01\x03\x05\x00\x01\x09\x40\xff\xf8\x00\x00\x00\x00\x00\x00",
+		"a float that is not a number":      "\x01\x03\x05\x00\x01\x09\x40\xff\xf8\x00\x00\x00\x00\x00\x00",
 		"a negative 0":                      "\x01\x03\x05\x00\x01\x09\x40\x7f\xff\xff\xff\xff\xff\xff\xff",
 		"an unknown tag":                    "\x01\x03\x06\x00\x01\x01\x60",
 		"no name":                           "\x01\x03\x06\x00\x01\x02\x50\x00",

@@ -118,7 +118,7 @@ func TestCustomTypes(t *testing.T) {
 		"as a counter":             second(crdt.As[crdt.PNCounter](types, v)),
 		"merged with a counter":    second(v.Merge(value(crdt.PNCounter{}.Add(a, 1)))),
 		"merged with another type": second(v.Merge(must(types.Value(TwoPhaseSet{})))),
-		"another's delta":          second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
+		"delta of another type":    second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
 	} {
 		if !errors.Is(err, crdt.ErrType) {
 			t.Errorf("%s: got error %v, want ErrType", subject, err)

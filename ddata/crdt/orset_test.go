@@ -122,7 +122,7 @@ func TestORSetDeltas(t *testing.T) {
 		"added, removed, added":     {add(remove(add(s, a, "x"), a, "k"), a, "y", "z"), 3},
 		"clear":                     {s.Clear(), 1},
 		"clear and add, add":        {add(s.Clear(), a, "x", "y"), 2},
-		"nothing":                   {s, 0},
+		"no change":                 {s, 0},
 		"removed a missing element": {remove(s, a, "q"), 0},
 		"no elements":               {add(s, a), 0},
 	} {

@@ -50,29 +50,29 @@ func listed(f func(all []durable.Record) []durable.Record) bug {
 
 func recordBugs() map[string]planted {
 	return map[string]planted{
-		"begins with a record": {[]string{"Empty"}, listed(func(all []durable.Record) []durable.Record {
+		"a new store contains a record": {[]string{"Empty"}, listed(func(all []durable.Record) []durable.Record {
 			return append(all, durable.Record{Key: "\xff\xff\xff", Data: []byte("format 1")})
 		})},
-		"loads in another order": {[]string{"Order"}, listed(func(all []durable.Record) []durable.Record {
+		"records are loaded in another order": {[]string{"Order"}, listed(func(all []durable.Record) []durable.Record {
 			slices.Reverse(all)
 			return all
 		})},
-		"loads a page": {[]string{"Order", "View"}, listed(func(all []durable.Record) []durable.Record { return all[:min(len(all), 100)] })},
+		"Load yields 100 records at most": {[]string{"Order", "View"}, listed(func(all []durable.Record) []durable.Record { return all[:min(len(all), 100)] })},
 		"the first record of a key stays": {[]string{"Replace"}, mapped(func(s *store, records []durable.Record) []durable.Record {
 			held := s.all(context.Background())
 			return slices.DeleteFunc(records, func(r durable.Record) bool {
 				return len(r.Data) > 0 && slices.ContainsFunc(held, func(h durable.Record) bool { return h.Key == r.Key })
 			})
 		})},
-		"stores the first record of a call": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"the first of several records of a key is stored": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			slices.Reverse(records)
 			return records
 		})},
-		"deletes first": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"deletions are executed before writes": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			slices.SortStableFunc(records, func(a, b durable.Record) int { return min(len(a.Data), 1) - min(len(b.Data), 1) })
 			return records
 		})},
-		"does not delete": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"deletions are ignored": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			return slices.DeleteFunc(records, func(r durable.Record) bool { return len(r.Data) == 0 })
 		})},
 		"stores empty data as a record": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
@@ -89,7 +89,7 @@ func recordBugs() map[string]planted {
 			}
 			return records
 		})},
-		"keys end at a zero": {[]string{"Keys"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"keys are cut at a zero byte": {[]string{"Keys"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			for i := range records {
 				records[i].Key, _, _ = strings.Cut(records[i].Key+"\x00", "\x00")
 			}
@@ -101,13 +101,13 @@ func recordBugs() map[string]planted {
 			}
 			return records
 		})},
-		"cuts data off": {[]string{"Data"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"long data is cut off": {[]string{"Data"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			for i, r := range records {
 				records[i].Data = r.Data[:min(len(r.Data), 1<<20)]
 			}
 			return records
 		})},
-		"stores one by one": {[]string{"Invalid"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"an invalid call stores its first records": {[]string{"Invalid"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			for _, r := range records {
 				if err := s.Store.Write(ctx, []durable.Record{r}); err != nil {
 					return err
@@ -121,7 +121,7 @@ func recordBugs() map[string]planted {
 			}
 			return id
 		}}},
-		"keeps slices": {[]string{"NotKept"}, bug{
+		"written slices are retained": {[]string{"NotKept"}, bug{
 			write: func(_ context.Context, s *store, records []durable.Record) error {
 				if s.slices == nil {
 					s.slices = make(map[string][]byte)
@@ -133,7 +133,7 @@ func recordBugs() map[string]planted {
 			},
 			load: shared,
 		}},
-		"hands out slices": {[]string{"NotKept"}, bug{
+		"loaded slices are shared": {[]string{"NotKept"}, bug{
 			write: func(_ context.Context, s *store, records []durable.Record) error {
 				if s.slices == nil {
 					s.slices = make(map[string][]byte)
@@ -160,7 +160,7 @@ func shared(_ context.Context, s *store) iter.Seq2[durable.Record, error] {
 
 func lifeBugs() map[string]planted {
 	return map[string]planted{
-		"loses data on Close": {[]string{"Persist"}, bug{close: func(s *store) error {
+		"Close loses data": {[]string{"Persist"}, bug{close: func(s *store) error {
 			for _, r := range s.all(context.Background()) {
 				_ = s.Store.Write(context.Background(), []durable.Record{{Key: r.Key}})
 			}
@@ -169,22 +169,22 @@ func lifeBugs() map[string]planted {
 		"IDs ignore case": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
 			return durable.ID{Node: strings.ToLower(id.Node), Replicator: id.Replicator}
 		}}},
-		"IDs are joined": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
+		"node and replicator are joined without a separator": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
 			return durable.ID{Node: "n", Replicator: (id.Node + ":" + id.Replicator)[:min(len(id.String())-3, 128)]}
 		}}},
 		"one store per node": {[]string{"Apart", "InUse"}, bug{id: func(id durable.ID) durable.ID { return durable.ID{Node: id.Node, Replicator: "r"} }}},
-		"is not locked": {[]string{"InUse"}, bug{open: func(ctx context.Context, o *opener, id durable.ID) (durable.Store, error) {
+		"an open store is opened again": {[]string{"InUse"}, bug{open: func(ctx context.Context, o *opener, id durable.ID) (durable.Store, error) {
 			s, err := o.sound(ctx, id)
 			if errors.Is(err, durable.ErrInUse) {
 				return &store{Store: o.open[id].Store, o: o, id: id}, nil
 			}
 			return s, err
 		}}},
-		"stays locked": {[]string{"InUse", "Persist"}, bug{close: func(*store) error { return nil }}},
+		"a closed store stays locked": {[]string{"InUse", "Persist"}, bug{close: func(*store) error { return nil }}},
 		"a second Close releases the lock": {[]string{"InUse"}, bug{close: func(s *store) error {
 			return s.o.open[s.id].Store.Close()
 		}}},
-		"ending a loop closes the store": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
+		"the end of a loop closes the store": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
 			return func(yield func(durable.Record, error) bool) {
 				for r, err := range s.Store.Load(ctx) {
 					if !yield(r, err) {
@@ -218,21 +218,21 @@ func lifeBugs() map[string]planted {
 			}
 		}}},
 		"concurrent writes fail": {[]string{"Concurrent"}, oneAtATime()},
-		"acknowledges during Close": {[]string{"CloseWaits", "Closed"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"Write during Close is acknowledged and lost": {[]string{"CloseWaits", "Closed"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			if err := s.Store.Write(ctx, records); !errors.Is(err, durable.ErrClosed) || s.late.Add(1) > 4 {
 				return err
 			}
 			return nil
 		}}},
-		"ignores the context": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"Write ignores the context": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			return s.Store.Write(context.WithoutCancel(ctx), records)
 		}}},
-		"stores although the context has ended": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"Write stores after the end of the context": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			_ = s.Store.Write(context.WithoutCancel(ctx), records)
 			return context.Cause(ctx)
 		}}},
-		"ignores the context in Load": {[]string{"Cancelled"}, listed(func(all []durable.Record) []durable.Record { return all })},
-		"works after Close":           {[]string{"Closed"}, bug{write: func(context.Context, *store, []durable.Record) error { return nil }}},
+		"Load ignores the context":   {[]string{"Cancelled"}, listed(func(all []durable.Record) []durable.Record { return all })},
+		"Write succeeds after Close": {[]string{"Closed"}, bug{write: func(context.Context, *store, []durable.Record) error { return nil }}},
 		"a second Close fails": {[]string{"Closed"}, bug{close: func(s *store) error {
 			if s.late.Add(1) > 1 {
 				return durable.ErrClosed
@@ -264,7 +264,7 @@ func oneAtATime() bug {
 func diskBugs() map[string]planted {
 	last := func(s *store) []durable.Record { return s.kept }
 	return map[string]planted{
-		"acknowledges before records are on disk": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"Write returns before records are on disk": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
 			s.kept = nil
 			held := s.all(ctx)
 			for _, r := range records { // the state after a crash
@@ -284,10 +284,10 @@ func diskBugs() map[string]planted {
 			}
 			return s.Store.Write(ctx, records)
 		}}},
-		"never shrinks":        {[]string{"Shrink"}, bug{never: true}},
-		"ignores invalid data": {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
-		"ignores failures":     {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
-		"closes after a failure": {[]string{"Fail"}, bug{broken: func(_ context.Context, s *store, _ []durable.Record) error {
+		"space is never reclaimed":      {[]string{"Shrink"}, bug{never: true}},
+		"invalid data is accepted":      {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
+		"failed writes return no error": {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
+		"a failed write closes the store": {[]string{"Fail"}, bug{broken: func(_ context.Context, s *store, _ []durable.Record) error {
 			_ = s.Store.Close()
 			return errDisk
 		}}},

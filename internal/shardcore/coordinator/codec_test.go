@@ -199,7 +199,7 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 	}
 	order := []byte{0x10, 0, 2, 0, 1, 'b', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	for name, b := range map[string][]byte{
-		"nothing":         nil,
+		"empty input":     nil,
 		"a newer version": {0x20, 1},
 		"too much":        append([]byte{0x10}, make([]byte, coordinator.MaxBytes)...),
 	} {
@@ -224,7 +224,7 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"a shard twice": twice, "regions out of order": order, "a prefix longer than the previous name": {0x10, 0, 1, 3, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "no UID": {0x10, 0, 1, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-		"a bad name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
+		"an invalid name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
 	} {
 		if s, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
 			t.Errorf("state, %s: decoded as %+v, %v, want ErrMalformed", name, s, err)
