@@ -12,9 +12,9 @@ import (
 // carried out again. It is an exported field of the state's struct and part of the state. The zero
 // value is empty.
 //
-// For each sender it keeps the floor and the outcomes of the deliveries above it. It never removes
-// a sender by itself, because the deliveries of a removed sender would count as new. The state of
-// an entity therefore grows with the number of its senders.
+// For each sender it keeps the floor and the outcomes of the deliveries above it. Only Forget
+// removes a sender, because the deliveries of a removed sender would count as new. The state of an
+// entity therefore grows with the number of its senders.
 //
 // An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
 // anywhere.

@@ -11,8 +11,8 @@ import (
 // Header identifies a delivery. A command that is delivered embeds it, and the Outbox sets it at each
 // transmission. The event with the decision on the delivery embeds it for Inbox.Record.
 //
-// A command that was not sent by an Outbox has the zero value: an Inbox has never seen it and does
-// not record it.
+// A command that was not sent by an Outbox has the zero value: Inbox.Seen returns false for it, and
+// Inbox.Record ignores it.
 type Header struct {
 	// Sender identifies the outbox: the persistence ID of its entity, "#", and the name of its part.
 	Sender string `msgpack:",omitempty"`

@@ -52,7 +52,7 @@ type operation struct {
 	odd       bool
 }
 
-// outcome is the outcome of a command. Hash and Len are 0 if they are not known.
+// outcome is the outcome of a command. Hash and Len are 0 if they are unknown.
 type outcome struct {
 	known, refused bool
 	seen           seen

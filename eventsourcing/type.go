@@ -43,7 +43,7 @@ type Type[S, E any] struct {
 	// Signals are the handlers of signals, see the function Signals. Signals without a handler are
 	// logged if they report an error, and dropped otherwise.
 	Signals []SignalHandler[S, E]
-	// Parts are parts of the state that act by themselves: see delivery.Sends.
+	// Parts are fields of the state that act when their events are durable: see delivery.Sends.
 	Parts []Part[S, E]
 	// Apply changes the state by an event. It runs once for each persisted event, and again in
 	// every recovery. Required if there are events, unless ApplyRecorded is set.

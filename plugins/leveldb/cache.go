@@ -100,7 +100,7 @@ func (c *cache) trim() {
 const maxNames = 256
 
 // stringPool returns the same string for equal bytes, so that repeated values are allocated once.
-// It forgets all strings when it holds maxNames of them. It is not safe for concurrent use.
+// It drops all strings when it holds maxNames of them. It is not safe for concurrent use.
 type stringPool struct {
 	names map[string]string
 	// writer and manifest are those of the last event. The next event usually has the same ones.

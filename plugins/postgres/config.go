@@ -48,10 +48,10 @@ type Config struct {
 	// Defaults to 1 s, or to 50 ms with DisableNotify.
 	PollInterval time.Duration
 
-	// Logger receives reports of conditions that no caller sees: lost and restored notifications,
-	// an append that blocks queries for more than 5 s, statements of more than 2 s. Each report
-	// repeats at most once a minute. Connection strings and passwords are never logged. Defaults to
-	// a logger that discards.
+	// Logger receives reports of conditions that no call returns as an error: lost and restored
+	// notifications, an append that blocks queries for more than 5 s, statements of more than 2 s.
+	// Each report repeats at most once a minute. Connection strings and passwords are never logged.
+	// Defaults to a logger that discards.
 	Logger *slog.Logger
 
 	grace time.Duration // cancelGrace, changed by tests

@@ -55,8 +55,8 @@
 // The next call that needs a connection replaces a failed one. A connection that was idle for a
 // second is checked before use.
 //
-// Config.Logger reports conditions that no caller sees: lost notifications, an append that blocks
-// queries, a slow server.
+// Config.Logger receives reports of conditions that no call returns as an error: lost
+// notifications, an append that blocks queries, a slow server.
 //
 // # For administrators
 //

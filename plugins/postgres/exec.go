@@ -218,7 +218,7 @@ const cancelGrace = time.Second
 // canceler handles the end of a call's context: it requests the server to cancel the statement and
 // waits for the answer, which contains the outcome. Without an answer the outcome is unknown.
 //
-// The connection is not reused after that (see DB.release): a late cancel request would hit the
+// The connection is not reused after that (see DB.release): a late cancel request would cancel the
 // next statement.
 type canceler struct {
 	conn  *pgconn.PgConn

@@ -22,7 +22,8 @@ const (
 	reportPause = time.Minute
 )
 
-// watch logs conditions of the server that no caller sees. It holds no connection string.
+// watch logs conditions of the server that no call returns as an error. It holds no connection
+// string.
 type watch struct {
 	log       *slog.Logger
 	slowCall  time.Duration

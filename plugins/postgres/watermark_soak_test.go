@@ -49,7 +49,7 @@ func checkReaders(t *testing.T, dsn string, run int) {
 	cfg := postgres.Config{Schema: fmt.Sprintf("run-%d", run), PollInterval: 20 * time.Millisecond}
 	writing, reading := openStore(t, dsn, cfg), openStore(t, dsn, cfg)
 	var writers, readers sync.WaitGroup
-	var end atomic.Pointer[journal.Offset] // once it is known
+	var end atomic.Pointer[journal.Offset] // set when the writers have ended
 	results := make([][]journal.Envelope, liveReaders)
 	for i := range results {
 		r := &lateReader{db: []*postgres.DB{writing, reading}[i%2], query: readerQuery(i), random: rand.New(rand.NewPCG(uint64(run), uint64(i))), end: &end}

@@ -104,7 +104,8 @@ func (p *probe) expectNone(id string, c snapshot.Criteria) {
 	p.expectError(id, c, snapshot.ErrNotFound)
 }
 
-// expectError expects that a Load fails with a match of want, and of ErrNotFound only if want is it.
+// expectError checks that a Load fails with an error that matches want. The error must not match
+// ErrNotFound unless want is ErrNotFound.
 func (p *probe) expectError(id string, c snapshot.Criteria, want error) {
 	p.Helper()
 	got, err := p.store.Load(p.Context(), id, c)
