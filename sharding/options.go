@@ -84,9 +84,9 @@ type Tuning struct {
 	RecoverNumber int
 	// RecoverInterval is the time between two such groups of starts. Defaults to 100 ms.
 	RecoverInterval time.Duration
-	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
-	// A command starts it earlier. It is also the pause before a shard is started again after the
-	// store of remembered entities failed. Defaults to 10 s.
+	// RestartBackoff is the pause before a remembered entity that ended without a request is
+	// started again. A command starts it earlier. It is also the pause before a shard is started
+	// again after the store of remembered entities failed. Defaults to 10 s.
 	RestartBackoff time.Duration
 	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
 	RetryInterval time.Duration

@@ -106,7 +106,7 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 	}
 }
 
-// coordinatorStopped schedules the next coordinator, unless this one was asked to stop.
+// coordinatorStopped schedules the next coordinator, unless this one was requested to stop.
 func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a := &m.coordinator
 	if why == coordinator.Terminated {

@@ -172,10 +172,10 @@ func claimLate(f *fixture) {
 			}
 			landed++
 			if err = a.save(a.change(registered("a"))); err != nil {
-				f.Errorf("%s %v after the begin of the claim: the claim is stored, but a change of its term is refused: %v", fault.Name, moment, err)
+				f.Errorf("%s %v after the start of the claim: the claim is stored, but a change of its term is refused: %v", fault.Name, moment, err)
 				continue
 			}
-			f.storedIn(f.coordinators(1, s), a.state, fmt.Sprintf("%s %v after the begin of the claim: ", fault.Name, moment))
+			f.storedIn(f.coordinators(1, s), a.state, fmt.Sprintf("%s %v after the start of the claim: ", fault.Name, moment))
 		}
 	}
 	if landed == 0 {
@@ -184,7 +184,7 @@ func claimLate(f *fixture) {
 	f.Logf("%d claims were stored although Save failed", landed)
 }
 
-// moments are the times after the begin of a call at which a fault is injected: between two steps
+// moments are the times after the start of a call at which a fault is injected: between two steps
 // of a store with latencies of whole milliseconds.
 func moments(fault Fault) []time.Duration {
 	all := []time.Duration{0}

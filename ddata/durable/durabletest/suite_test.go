@@ -169,7 +169,7 @@ func lifeBugs() map[string]planted {
 		"IDs ignore case": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
 			return durable.ID{Node: strings.ToLower(id.Node), Replicator: id.Replicator}
 		}}},
-		"node and replicator are joined without a separator": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
+		"the names of node and replicator are joined": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
 			return durable.ID{Node: "n", Replicator: (id.Node + ":" + id.Replicator)[:min(len(id.String())-3, 128)]}
 		}}},
 		"one store per node": {[]string{"Apart", "InUse"}, bug{id: func(id durable.ID) durable.ID { return durable.ID{Node: id.Node, Replicator: "r"} }}},

@@ -18,7 +18,7 @@ func moving(t *testing.T, cfg coordinator.Config) (d *driver, round uint64) {
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	round = d.round("b")
-	d.want("begin of the hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
+	d.want("start of the hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
 	return d, round
 }
 

@@ -32,7 +32,7 @@ type Machine struct {
 	pause            time.Duration // between registrations
 	repeatAt         time.Duration
 	waitingSince     time.Duration // first request without a message of a coordinator since
-	registeringSince time.Duration // begin of the current search for the coordinator
+	registeringSince time.Duration // start of the current search for the coordinator
 	verifying        bool          // the registration is being verified
 	leaving          bool
 	keepsRouting     bool // continues to route after leaving

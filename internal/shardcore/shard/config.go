@@ -34,8 +34,8 @@ type Config struct {
 	// Entities is how many active entities the shard may have, if Passivation has a limit: see
 	// PerShard of internal/shardcore/passivation.
 	Entities int
-	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
-	// Defaults to 10 seconds.
+	// RestartBackoff is the pause before a remembered entity that ended without a request is
+	// started again. Defaults to 10 seconds.
 	RestartBackoff time.Duration
 	// StopTimeout is the time from the beginning of a hand-off until entities are killed. Defaults
 	// to 55 seconds.

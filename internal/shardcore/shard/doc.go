@@ -20,10 +20,10 @@
 //
 // Remembered entities are stored as started before they get their first message, and as stopped
 // after a passivation. One update is stored at a time; it includes everything that has accumulated.
-// An entity that ends by itself is started again after a pause, or by the next message. If the
-// store fails, or reports another owner, the shard fails and all its entities are killed.
+// An entity that ends without a request is started again after a pause, or by the next message. If
+// the store fails, or reports another owner, the shard fails and all its entities are killed.
 //
-// For a hand-off, each entity is asked to stop after its messages. Entities that do not stop in
+// For a hand-off, each entity is requested to stop after its messages. Entities that do not stop in
 // time are killed, and the messages that still wait are refused with HandedOff. The shard is done
 // when none of its entities runs, never before.
 package shard

@@ -31,7 +31,7 @@ func orphan() {
 	}
 	fmt.Println(server.DSN("postgres"))
 	if os.Getenv(orphanEnv) == "panic" {
-		panic("as asked")
+		panic("requested panic")
 	}
 	select {}
 }
