@@ -90,7 +90,7 @@ func (c *benchCommand) list(env *operator.Env) error {
 
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
 	results, missed := 0, false
-	var failed error // to print
+	var failed error // the first error of printing a result
 	line := console.NewStatus(env.Stderr, env.Terminal, 0)
 	program, err := os.Executable()
 	if err != nil {

@@ -75,10 +75,10 @@ func TestBenchOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := map[bool]int{false: 3, true: 2}[asJSON]; strings.Count(out.String(), "\n") != want {
-				t.Errorf("JSON %v: %q", asJSON, out.String())
+				t.Errorf("JSON %v: printed %q, want %d lines", asJSON, out.String(), want)
 			}
 			if terminal != strings.Contains(errs.String(), "measuring") || terminal && !strings.HasSuffix(errs.String(), "\r\x1b[K") {
-				t.Errorf("terminal %v: %q", terminal, errs.String())
+				t.Errorf("terminal %v: status line %q", terminal, errs.String())
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func TestDataDiffers(t *testing.T) {
 	}
 	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY  A         B\nk\\n  01234567  deleted\nx    -         99\nmore keys differ\n"
 	if b.String() != want {
-		t.Errorf("printed\n%s", b.String())
+		t.Errorf("printed\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
 	c.JSON = true

@@ -123,7 +123,7 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	remove(0, `no data to remove`, "account", "--yes", "--nodes-are-stopped")
 	found, err := state.FindData(t.Context(), "loan")
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%+v: %v", found, err)
+		t.Fatalf("FindData = %+v, error %v, want one history", found, err)
 	}
 	decide(t, state, "loan") // as a node does
 	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {

@@ -427,8 +427,8 @@ func (a *Account) credits() *delivery.Inbox { return &a.Credits }
 
 func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
 
-// credit handles a transfer from another account. delivery.On calls it until it has decided, and
-// replies to later copies of the message itself.
+// credit handles a transfer from another account. delivery.On calls credit until it decides, and
+// replies to later copies of the message without calling credit.
 func (a *Account) credit(ctx *eventsourcing.Context[Account, Event, eventsourcing.Ack], c Credit) eventsourcing.Decision[Account, Event, eventsourcing.Ack] {
 	x, err := a.accept(c.Amount, ctx.Now())
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
@@ -496,7 +496,7 @@ func (a *Account) apply(event Event) {
 		a.Credits.Record(e.Header)
 	case CreditRefused:
 		a.Changed = e.At
-		a.Credits.RecordRefusal(e.Header, eventsourcing.NewRefusal(e.Reason, "the transfer was turned away"))
+		a.Credits.RecordRefusal(e.Header, eventsourcing.NewRefusal(e.Reason, "the transfer was refused"))
 	case Closed:
 		a.Closed, a.Changed = true, e.At
 		a.Requests.Record(e.Request, asked("close", money.Amount{}, ""), a.receipt(e))

@@ -193,8 +193,8 @@ func TestClose(t *testing.T) {
 	audited(t, b)
 }
 
-// A retry has no second effect and gets the first answer, also after a restart and after many other
-// requests.
+// A retry has no second effect and receives the first reply, also after a restart and after many
+// other requests.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")

@@ -166,13 +166,13 @@ func TestStatementPages(t *testing.T) {
 		}
 		for _, l := range body.Lines {
 			if want := fmt.Sprintf("%d.00", n-1); l.Number != n || l.Balance != want {
-				t.Fatalf("line %d: %+v", n, l)
+				t.Fatalf("got line %+v, want number %d and balance %s", l, n, want)
 			}
 			n++
 		}
 		if after = body.Next; after == 0 {
 			if n != 2*page+2 || pages != 2 {
-				t.Errorf("%d lines on %d pages", n-1, pages+1)
+				t.Errorf("got %d lines on %d pages, want %d on 3", n-1, pages+1, 2*page+1)
 			}
 			return
 		}
@@ -183,24 +183,24 @@ func TestAPIWithStrangeIDs(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newBank(t, testRates))
 	if status, answer := c.send(t, "POST", "/accounts", `{"id": "a/b|c ü", "currency": "USD"}`); status != 200 {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("POST: status %d, want 200; %s", status, answer)
 	}
 	if status, answer := c.send(t, "GET", "/accounts/a%2Fb%7Cc%20%C3%BC", ""); status != 200 || !strings.Contains(answer, `"id":"a/b|c ü"`) {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("GET: status %d, want 200 and the same ID; %s", status, answer)
 	}
 }
 
-func TestOtherOriginsAreRejected(t *testing.T) {
+func TestCrossSiteRequest(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	c := newClient(t, b)
 	open(t, b, "alice USD")
 	status, _ := c.send(t, "POST", "/accounts/alice/deposits", `{"amount": "1", "currency": "USD"}`, "Sec-Fetch-Site", "cross-site")
 	if status != http.StatusForbidden {
-		t.Errorf("status %d", status)
+		t.Errorf("cross-site request: status %d, want 403", status)
 	}
 	if status, _ = c.send(t, "POST", "/accounts/alice/deposits", `{"amount": "1", "currency": "USD"}`, "Content-Type", "text/plain"); status != http.StatusUnsupportedMediaType {
-		t.Errorf("status %d", status)
+		t.Errorf("request with another Content-Type: status %d, want 415", status)
 	}
 	balance(t, b, "alice", usd("0"))
 }
@@ -379,7 +379,7 @@ func FuzzBodies(f *testing.F) {
 		do(t, b, "alice", Open{Currency: money.USD, Owner: "Alice"})
 		status, answer := newClient(t, b).send(t, "POST", paths[uint(path)%uint(len(paths))], body)
 		if status >= 500 {
-			t.Fatalf("%d %s", status, answer)
+			t.Fatalf("POST with body %q: status %d, %s", body, status, answer)
 		}
 	})
 }

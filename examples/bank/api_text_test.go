@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Invalid Unicode is refused, so that two different IDs do not become the same ID.
+// The API refuses invalid Unicode, so that two different IDs do not become the same ID.
 func TestInvalidText(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newBank(t, testRates))
@@ -35,7 +35,7 @@ func TestInvalidText(t *testing.T) {
 	} {
 		status, answer := c.send(t, "POST", "/accounts", `{"currency": "USD", "id": "`+id+`"}`)
 		if status != want || status == 400 && !strings.Contains(answer, "not valid Unicode") {
-			t.Errorf("%s: %d %s", id, status, answer)
+			t.Errorf("ID %s: status %d, want %d; %s", id, status, want, answer)
 		}
 	}
 }

@@ -340,14 +340,14 @@ func TestEventLog(t *testing.T) {
 			outcomes[r.Outcome]++
 		}
 		if r.Time.IsZero() || r.Account == "" {
-			t.Errorf("line %s", line)
+			t.Errorf("record without a time or an account: %s", line)
 		}
 	}
 	if len(lines) != 500 || events["line"] != 500 {
-		t.Errorf("%d records for %d lines", events["line"], len(lines))
+		t.Errorf("got %d records for %d lines, want 500 for 500", events["line"], len(lines))
 	}
 	if fmt.Sprint(outcomes["done"]) != got["done"] || fmt.Sprint(outcomes["refused"]) != got["refused"] {
-		t.Errorf("%v, %v", outcomes, got)
+		t.Errorf("the log has the outcomes %v, the table of apply %v", outcomes, got)
 	}
 	if events["recovery_started"] == 0 || events["recovery_started"] != events["recovery_ended"] {
 		t.Errorf("recoveries started and ended: %v", events)

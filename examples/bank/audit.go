@@ -547,7 +547,7 @@ func (t *total) difference() *big.Int {
 	return d.Add(&d, &t.withdrawals)
 }
 
-// total returns the books of a currency. Only those of known currencies are printed and checked.
+// total returns the books of a currency. Only books of known currencies are printed and checked.
 func (r *auditReport) total(c money.Currency) *total {
 	t := r.totals[c]
 	if t == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// forgery is the events of some accounts, for a test to falsify.
+// forgery holds the events of some accounts, which a test falsifies.
 type forgery map[string][]Event
 
 var (
@@ -446,7 +446,7 @@ func TestViolationsArePrinted(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.String(), "OK\n") {
-		t.Error("OK nevertheless")
+		t.Error("a report with violations prints OK")
 	}
 	for range 200 {
 		report.violations = append(report.violations, violation{rule: "test", text: "one more"})

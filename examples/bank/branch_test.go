@@ -221,16 +221,16 @@ func TestBranches(t *testing.T) {
 		for i := range n {
 			for _, name := range branchNames(3) {
 				if got := c.get(name, "/accounts/"+id(i)); !strings.Contains(got, `"balance":"100.00"`) {
-					c.Errorf("%s shows %s", name, got)
+					c.Errorf("%s: account %s, want the balance 100.00", name, got)
 				}
-				// The answer is the first one, whichever branch is asked.
+				// Each branch returns the first reply.
 				c.post(name, "/accounts/"+id(i)+"/deposits", http.StatusOK, `{"amount": "100", "currency": "USD", "request_id": "first"}`)
 				c.post(name, "/accounts/"+id(i)+"/deposits", http.StatusConflict, `{"amount": "9", "currency": "USD", "request_id": "first"}`)
 			}
 			homes[c.home("branch-1", id(i))]++
 		}
 		if len(homes) != 3 {
-			c.Errorf("the accounts are on %v", homes)
+			c.Errorf("accounts by branch: %v, want accounts on 3 branches", homes)
 		}
 		for i := range n {
 			from, to := id(i), id((i+1)%n)
@@ -245,7 +245,7 @@ func TestBranches(t *testing.T) {
 		if across == 0 {
 			c.Error("no transfer went to another branch")
 		}
-		for i := range n { // these are refunded, from any branch
+		for i := range n { // the destinations do not exist, so the transfers are refunded
 			c.post("branch-2", "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": %q}`, "nobody-"+id(i))
 		}
 		for i := range n {
@@ -289,11 +289,11 @@ func TestBranchEnds(t *testing.T) {
 			onBranches(t, func(c *chain) {
 				const n = 12
 				c.openAccounts(n)
-				c.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond}) // so that some transfers are in flight when a branch ends
+				c.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond}) // keeps some transfers in flight when a branch ends
 				for i := range n {
 					c.get("branch-1", "/accounts/"+id(i))
 				}
-				for _, gone := range []string{"branch-1", "branch-3"} { // the oldest, which has the coordinator, is the first
+				for _, gone := range []string{"branch-1", "branch-3"} { // branch-1 is the oldest and runs the coordinator
 					asked := "branch-2"
 					for i := range n {
 						c.post(gone, "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "3", "currency": "USD", "to": %q}`, id((i+1)%n))
@@ -338,7 +338,7 @@ func TestPausedBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
 		c.openAccounts(3)
-		resume := c.network.Pause("branch-3") // branch-1 has the coordinator
+		resume := c.network.Pause("branch-3") // branch-1 runs the coordinator
 		defer resume()
 		region := c.branches["branch-2"].region
 		for i := 100; i < 110; i++ {

@@ -85,17 +85,18 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Servers that the environment names are for a branch that joins others, not for a cluster in one process.
-func TestServersOfTheEnvironment(t *testing.T) {
+// A branch that joins others uses the NATS servers from the environment. A cluster in one process
+// ignores them.
+func TestServersFromEnvironment(t *testing.T) {
 	t.Parallel()
 	env := func(name string) string { return map[string]string{"REFOLD_NATS": "nats://a:1,nats://b:1"}[name] }
 	whole := clusterFlags{Nodes: 3}
 	if err := whole.check("leveldb:x", env); err != nil || len(whole.NATS) != 0 || whole.members() != 3 {
-		t.Errorf("%+v, %v", whole, err)
+		t.Errorf("--nodes 3: got %+v, error %v, want no NATS servers and 3 members", whole, err)
 	}
 	part := clusterFlags{Join: []string{"a", "b", "c"}, Name: "b"}
 	if err := part.check("postgres:", env); err != nil || len(part.NATS) != 2 || part.members() != 2 {
-		t.Errorf("%+v, %v", part, err)
+		t.Errorf("--join: got %+v, error %v, want 2 NATS servers and 2 members", part, err)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestGenerate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.csv")
 	must(t, exitOK, "generate", "--accounts", "5", "--commands", "20", "--seed", "3", "-o", path)
 	if data, err := os.ReadFile(path); err != nil || string(data) != first || strings.Count(first, "\n") != 21 {
-		t.Errorf("%v\n%s\n%s", err, data, first)
+		t.Errorf("error %v; the file has\n%s\nthe standard output has\n%s", err, data, first)
 	}
 	must(t, exitFailed, "generate", "--accounts", "5", "--commands", "20", "-o", t.TempDir())
 }
@@ -215,7 +216,7 @@ func TestVerbose(t *testing.T) {
 	}
 	c := newClient(t, b)
 	if status, answer := c.send(t, "POST", "/accounts", `{"id": "alice", "currency": "USD"}`); status != 500 || !strings.Contains(answer, `"code":"refold/rejected"`) {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("open with a full journal: status %d, %s, want 500 and refold/rejected", status, answer)
 	}
 	stopBank(t, b)
 	if !strings.Contains(logged.String(), "disk full") {

@@ -81,7 +81,8 @@ func run(j *inmem.Journal, s *inmem.SnapshotStore) error {
 }
 `
 
-// A copy of account.go in another module, with renamed types, works as an aggregate.
+// TestAccountCanBeCopied copies account.go to another module, renames its types, and runs a program
+// with them.
 func TestAccountCanBeCopied(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
@@ -125,7 +126,7 @@ func TestAccountCanBeCopied(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	if want := "3.00 USD and 2.00 USD\n3.00 USD and 2.00 USD\n"; err != nil || string(out) != want {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("go run: error %v, output\n%s\nwant\n%s", err, out, want)
 	}
 }
 

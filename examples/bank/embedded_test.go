@@ -22,7 +22,7 @@ func TestEmbeddedProgram(t *testing.T) {
 	}
 	deps, err := output("go", "list", "-tags", "embedded", "-deps", ".")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, deps)
+		t.Fatalf("go list: %v\n%s", err, deps)
 	}
 	for _, path := range []string{"net/http", "crypto/tls", "jackc/pgx", "nats-io", "opentelemetry", "refold/cluster", "refold/sharding"} {
 		if strings.Contains(deps, path) {

@@ -30,7 +30,7 @@ func lines(t *testing.T, b *bank, id string) (all []statementLine) {
 
 // After each event of an account, the look-up shows the running balance of the statement, with
 // snapshots and without.
-func TestLookUpsAgreeWithTheStatement(t *testing.T) {
+func TestLookupsMatchStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	applyPart(t, b, generated(t, batch.Plan{Accounts: 3, Commands: 240, Seed: 4}), -1)
@@ -77,7 +77,7 @@ func TestStatementOmitsFences(t *testing.T) {
 	for number, want := range map[uint64]string{1: "0", 2: "0", 3: "5", 4: "5"} {
 		seen, err := b.lookup(t.Context(), "alice", pastOf(number, time.Time{}, nil), "")
 		if err != nil || seen.view.Balance != usd(want) {
-			t.Errorf("at %d: %+v, %v", number, seen, err)
+			t.Errorf("lookup at event %d: %+v, error %v, want the balance %s", number, seen, err, want)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestStatementOfUnknownAccount(t *testing.T) {
 	b := honest().write(t)
 	for _, id := range []string{"unknown", "nobody"} {
 		if err := b.statement(t.Context(), id, time.Time{}, time.Time{}, nil); !errors.Is(err, ErrNotOpen) {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("statement of %s: error %v, want ErrNotOpen", id, err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func columns(s string) string {
 	return b.String()
 }
 
-func TestLookUpsOfThePast(t *testing.T) {
+func TestPastLookups(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	for name, c := range map[string]struct {
@@ -169,22 +169,22 @@ func TestLookUpsOfThePast(t *testing.T) {
 		pending int
 		number  uint64
 	}{
-		"now":                        {"alice", pastOf(0, time.Time{}, nil), "48.90", 2, 9},
-		"after event 2":              {"alice", pastOf(2, time.Time{}, nil), "100", 0, 2},
-		"after event 4":              {"alice", pastOf(4, time.Time{}, nil), "85", 2, 4},
-		"far beyond the end":         {"alice", pastOf(99, time.Time{}, nil), "48.90", 2, 9},
-		"at noon":                    {"alice", pastOf(0, noon, nil), "48.90", 2, 9},
-		"without the deposit":        {"alice", pastOf(0, time.Time{}, []uint64{2}), "-51.10", 2, 9},
-		"without the withdrawal":     {"alice", pastOf(0, time.Time{}, []uint64{9}), "79.90", 2, 9},
-		"without the credited one":   {"alice", pastOf(0, time.Time{}, []uint64{3}), "58.90", 2, 9},
-		"without the refused one":    {"alice", pastOf(0, time.Time{}, []uint64{4}), "48.90", 2, 9},
-		"without the refund":         {"alice", pastOf(0, time.Time{}, []uint64{6}), "43.90", 3, 9},
-		"without the one in flight":  {"alice", pastOf(0, time.Time{}, []uint64{8}), "52", 1, 9},
-		"after event 6, without two": {"alice", pastOf(6, time.Time{}, []uint64{3, 6}), "95", 1, 6},
+		"now":                       {"alice", pastOf(0, time.Time{}, nil), "48.90", 2, 9},
+		"after event 2":             {"alice", pastOf(2, time.Time{}, nil), "100", 0, 2},
+		"after event 4":             {"alice", pastOf(4, time.Time{}, nil), "85", 2, 4},
+		"far beyond the end":        {"alice", pastOf(99, time.Time{}, nil), "48.90", 2, 9},
+		"at noon":                   {"alice", pastOf(0, noon, nil), "48.90", 2, 9},
+		"without the deposit":       {"alice", pastOf(0, time.Time{}, []uint64{2}), "-51.10", 2, 9},
+		"without the withdrawal":    {"alice", pastOf(0, time.Time{}, []uint64{9}), "79.90", 2, 9},
+		"without credited transfer": {"alice", pastOf(0, time.Time{}, []uint64{3}), "58.90", 2, 9},
+		"without refused transfer":  {"alice", pastOf(0, time.Time{}, []uint64{4}), "48.90", 2, 9},
+		"without the refund":        {"alice", pastOf(0, time.Time{}, []uint64{6}), "43.90", 3, 9},
+		"without pending transfer":  {"alice", pastOf(0, time.Time{}, []uint64{8}), "52", 1, 9},
+		"after 6, without 3 and 6":  {"alice", pastOf(6, time.Time{}, []uint64{3, 6}), "95", 1, 6},
 	} {
 		seen, err := b.lookup(t.Context(), c.id, c.past, "")
 		if err != nil || seen.view.Balance != usd(c.want) || len(seen.view.Pending) != c.pending || seen.number != c.number {
-			t.Errorf("%s: %+v, %v", name, seen, err)
+			t.Errorf("%s: got %+v, error %v, want the balance %s, %d pending transfers and event %d", name, seen, err, c.want, c.pending, c.number)
 		}
 	}
 	for name, past := range map[string]eventsourcing.FoldOptions[Event]{
@@ -192,7 +192,7 @@ func TestLookUpsOfThePast(t *testing.T) {
 		"never opened":         pastOf(0, time.Time{}, []uint64{1}),
 	} {
 		if seen, err := b.lookup(t.Context(), "alice", past, ""); !errors.Is(err, ErrNotOpen) {
-			t.Errorf("%s: %+v, %v", name, seen, err)
+			t.Errorf("%s: got %+v, error %v, want ErrNotOpen", name, seen, err)
 		}
 	}
 	if n := b.runtime.Resident()[AccountTypeName]; n != 0 {
@@ -225,7 +225,7 @@ event        8
 	}
 }
 
-func TestMoments(t *testing.T) {
+func TestParseMoment(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"2026-07-01T12:00:00Z":        "2026-07-01T12:00:00Z",
@@ -234,15 +234,15 @@ func TestMoments(t *testing.T) {
 	} {
 		var m moment
 		if err := m.UnmarshalText([]byte(text)); err != nil || m.UTC().Format(time.RFC3339Nano) != want {
-			t.Errorf("%s: %v, %v", text, m, err)
+			t.Errorf("%s: got %v, error %v, want %s", text, m, err, want)
 		}
 	}
 	var from beginning
 	if err := from.UnmarshalText([]byte("2026-07-01")); err != nil || from.Format(time.RFC3339) != "2026-07-01T00:00:00Z" {
-		t.Errorf("%v, %v", from, err)
+		t.Errorf("start of a date: got %v, error %v", from, err)
 	}
 	if err := from.UnmarshalText([]byte("2026-07-01T12:00:00Z")); err != nil || !from.Equal(noon) {
-		t.Errorf("%v, %v", from, err)
+		t.Errorf("start at a time: got %v, error %v", from, err)
 	}
 	for _, text := range []string{"", "yesterday", "2026-13-01", "12:00"} {
 		var m moment
@@ -266,13 +266,13 @@ func TestReadingChangesNothing(t *testing.T) {
 			t.Errorf("lookup without events 2 and 3:\n%s", r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db); strings.Count(r.out, "\n") != 3 {
-			t.Errorf("the statement has not 3 lines:\n%s", r.out)
+			t.Errorf("the statement has %d lines, want 3:\n%s", strings.Count(r.out, "\n"), r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db, "--to", "2001-01-01"); strings.Count(r.out, "\n") != 1 {
-			t.Errorf("the statement up to 2001 has not 1 line:\n%s", r.out)
+			t.Errorf("the statement up to 2001 has %d lines, want 1:\n%s", strings.Count(r.out, "\n"), r.out)
 		}
 		if r := must(t, exitOK, "audit", "--journal", db); !strings.Contains(r.out, "2 accounts, 6 events;") {
-			t.Errorf("the audit has other counts:\n%s", r.out)
+			t.Errorf("audit: got\n%s\nwant 2 accounts and 6 events", r.out)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func isTerminal(f any) bool {
 
 type tally struct {
 	done, before, bad, inFlight int
-	passed                      int            // refused because an earlier run went past the line
+	passed                      int            // refused because an earlier run has executed a later line
 	refused                     map[string]int // by code
 	elapsed                     time.Duration
 	rejects                     string

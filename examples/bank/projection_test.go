@@ -108,7 +108,7 @@ func integer(text string) *big.Int {
 }
 
 // With a table of another form, project reports the error and, with --once, ends.
-func TestProjectIntoABadTable(t *testing.T) {
+func TestProjectIntoInvalidTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	must(t, exitOK, "apply", generatedFile(t, "6"), "--journal", dsn)

@@ -247,7 +247,7 @@ func (s *branches) giveUp(err error) error {
 	return errors.Join(err, closed)
 }
 
-// wait waits until all branches have ended, because of ctx or on their own.
+// wait waits until all branches have ended, because ctx has ended or because their nodes have.
 func (s *branches) wait() error {
 	prepared := make(chan struct{})
 	stop := context.AfterFunc(s.app.ctx, func() {
@@ -284,8 +284,8 @@ func (s *branches) prepare() {
 	}
 }
 
-// ended waits for a branch that ends on its own. It returns the reason, unless the branch has left
-// the cluster normally.
+// ended waits until a branch whose node stops has ended. It returns the reason, unless the branch
+// has left the cluster normally.
 func (s *branches) ended(b *branch) error {
 	err := b.close()
 	printf(s.app.stdout, "%s has ended: %v\n", b.node.Self().Name, b.node.Err())

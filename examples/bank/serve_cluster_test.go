@@ -72,7 +72,7 @@ func TestServeOnNodes(t *testing.T) {
 		line := <-out
 		url, found := strings.CutPrefix(strings.TrimSpace(line), name+" is open at ")
 		if !found {
-			t.Fatalf("%q, %s", line, errout.String())
+			t.Fatalf("printed %q, want the address of %s; %s", line, name, errout.String())
 		}
 		urls = append(urls, url)
 	}
@@ -130,7 +130,7 @@ func TestServeOnNodes(t *testing.T) {
 			break
 		}
 		if !sleep(t.Context(), 10*time.Millisecond) {
-			t.Fatalf("%+v, %v", known, err)
+			t.Fatalf("timed out waiting for 2 members and a coordinator: %+v, error %v", known, err)
 		}
 	}
 	must(http.MethodDelete, urls[0]+"/nodes/branch-2", "", "branch-2 stops without leaving")

@@ -96,7 +96,7 @@ func TestShellStopsAtLongLine(t *testing.T) {
 	t.Parallel()
 	s := &shell{bank: newBank(t, testRates), out: io.Discard}
 	if err := s.run(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
-		t.Error("no error")
+		t.Error("run with a line of 1 MiB returned no error")
 	}
 }
 

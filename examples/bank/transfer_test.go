@@ -54,14 +54,14 @@ func TestRejectedTransferIsRefunded(t *testing.T) {
 	} {
 		sent := do(t, b, "alice", Transfer{Amount: usd("10"), To: to})
 		if sent.Balance != usd("90") {
-			t.Errorf("%s: debited %v", to, sent.Balance)
+			t.Errorf("transfer to %s: balance %v, want 90.00 USD", to, sent.Balance)
 		}
 		if view := settled(t, b, "alice"); view.Balance != usd("100") || !view.InFlight.IsZero() {
-			t.Errorf("%s: %+v", to, view)
+			t.Errorf("transfer to %s: the source is %+v, want the balance 100.00 and nothing in flight", to, view)
 		}
 		events := history(t, b, "alice")
 		if last, _ := events[len(events)-1].event.(TransferRefunded); last.Reason != reason || last.Transfer != sent.Transfer || last.Amount != usd("10") {
-			t.Errorf("%s: %+v", to, last)
+			t.Errorf("transfer to %s: the last event is %+v, want a refund of transfer %d for %s", to, last, sent.Transfer, reason)
 		}
 	}
 	if report := audited(t, b); report.refunded != 4 {
@@ -137,7 +137,7 @@ func TestTransferWaitsForRate(t *testing.T) {
 			t.Errorf("lookup before the rate: %+v", view)
 		}
 		if got := names(t, b, "bob"); got != "Opened" {
-			t.Errorf("bob: %s", got)
+			t.Errorf("events of bob: %s, want Opened", got)
 		}
 		if report := audited(t, b); report.inFlight != 1 {
 			t.Errorf("audit: got %+v, want 1 transfer in flight", report)

@@ -86,7 +86,7 @@ func TestCopyAfterLateWrites(t *testing.T) {
 		},
 	})
 	if err != nil || len(report.Problems) > 0 {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("Copy = %+v, error %v", report, err)
 	}
 	if last.Done != last.Total {
 		t.Errorf("the progress ended at %d of %d", last.Done, last.Total)
@@ -118,7 +118,7 @@ func TestCopyDetectsLostRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(report.Problems) != 1 || report.Problems[0].ID != "a|1" || !strings.Contains(report.Problems[0].Error(), "the copy differs") {
-		t.Errorf("problems %v", report.Problems)
+		t.Errorf("got the problems %v, want a different copy of a|1", report.Problems)
 	}
 }
 
@@ -181,11 +181,11 @@ func TestCopyOfDamagedSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(report.Problems) != 1 || report.Problems[0].SequenceNr != 3 || !errors.Is(report.Problems[0], snapshot.ErrCorrupt) || report.CopiedSnapshots != 1 {
-		t.Errorf("%+v", report)
+		t.Errorf("report %+v, want one copied snapshot and a problem with snapshot 3", report)
 	}
 	from.Snapshots = &fakeSnapshots{listErr: errDisk}
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, errDisk) {
-		t.Errorf("error %v", err)
+		t.Errorf("Copy with unreadable list of snapshots: error %v, want errDisk", err)
 	}
 	to.Snapshots = nil
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); err == nil {
@@ -226,7 +226,7 @@ func TestCopyProgress(t *testing.T) {
 	}
 	if last[operator.Comparing].Done != 50 || last[operator.Copying].Done != last[operator.Copying].Total || last[operator.Copying].Total <= report.CopiedRecords ||
 		last[operator.Checking].Done != 50 || last[operator.Checking].Total != 50 {
-		t.Errorf("%+v", last)
+		t.Errorf("last progress of each stage: %+v", last)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestCopyOfGrowingSource(t *testing.T) {
 		}
 	}})
 	if err != nil || len(report.Problems) > 0 || report.GrownIDs == 0 {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("Copy = %+v, error %v, want grown IDs and no problems", report, err)
 	}
 	copied(t, from, to)
 }

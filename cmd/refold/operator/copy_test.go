@@ -181,7 +181,7 @@ func TestCopy(t *testing.T) {
 	fill(t, from, 60, 1)
 	first := copied(t, from, to)
 	if first.IDs != 60 || first.CopiedRecords != first.Records || first.CopiedSnapshots != first.Snapshots || first.Snapshots == 0 || first.GrownIDs != 0 {
-		t.Errorf("%+v", first)
+		t.Errorf("first copy = %+v, want 60 IDs with all records and snapshots copied", first)
 	}
 	again := copied(t, from, to)
 	if again.CopiedRecords != 0 || again.CopiedSnapshots != 0 || again.RemovedSnapshots != 0 || again.Records != first.Records || again.Digest != first.Digest {
@@ -208,12 +208,12 @@ func TestCopyAdditions(t *testing.T) {
 	}
 	drop(t, from, "a|1", 3)
 	if r := copied(t, from, to); r.CopiedRecords != 4 || r.CopiedSnapshots != 1 || r.RemovedSnapshots != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("copy after additions and deletions = %+v, want 4 records, 1 snapshot and 1 removed snapshot", r)
 	}
 	keep(t, from, "a|1", 6, "six, once more")
 	drop(t, from, "a|1", 6)
 	if r := copied(t, from, to); r.CopiedRecords != 0 || r.CopiedSnapshots != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("copy after a new snapshot = %+v, want no records and 1 snapshot", r)
 	}
 }
 
@@ -418,7 +418,8 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	same(t, from, to)
 }
 
-// Extra contents of the target remain a difference after each comparison.
+// Copy reports records that only the target has, although it compares the persistence ID several
+// times.
 func TestCopyReportsExtraContents(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()

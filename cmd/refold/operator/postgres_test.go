@@ -110,7 +110,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	}
 	o = start(t, p, "tail", "--no-follow", "--json", "--tag", "large")
 	if o.status != operator.ExitOK || !strings.Contains(o.stdout, `"id":"account|1","sequence_nr":2`) || strings.Count(o.stdout, "\n") != 1 {
-		t.Errorf("%+v", o)
+		t.Errorf("tail printed %+v, want event 2 of account|1", o)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestReadOnlyRole(t *testing.T) {
 	start(t, operator.Program{}, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
 	for _, command := range []string{"events", "events account|1", "snapshots", "verify --digest", "tail --no-follow"} {
 		if o := start(t, operator.Program{Journal: reader}, strings.Fields(command)...); o.status != operator.ExitOK {
-			t.Errorf("%s: %+v", command, o)
+			t.Errorf("%s with a read-only role: %+v", command, o)
 		}
 	}
 }

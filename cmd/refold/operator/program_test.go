@@ -100,7 +100,7 @@ func TestCommandsChangeNoFiles(t *testing.T) {
 	p := operator.Program{Journal: "leveldb:" + f.dir, Entities: []operator.Linked{operator.Entity(accountType())}}
 	for _, args := range [][]string{{"events"}, {"events", "account|1"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
 		if o := start(t, p, args...); o.status != operator.ExitOK {
-			t.Errorf("%v: %+v", args, o)
+			t.Errorf("%v: %+v, want exit status 0", args, o)
 		}
 	}
 	if after := files(); fmt.Sprint(before) != fmt.Sprint(after) {

@@ -38,7 +38,7 @@ func TestPasswordRedaction(t *testing.T) {
 	} {
 		o := start(t, operator.Program{}, strings.Fields(args)...)
 		if o.status != operator.ExitFailed || strings.Contains(o.stdout+o.err, "secret") || strings.Contains(o.err, "ret@") || o.err == "" {
-			t.Errorf("%s: %+v", args, o)
+			t.Errorf("%s: got %+v, want an error without the password", args, o)
 		}
 	}
 }

@@ -86,10 +86,10 @@ func TestRenderLimit(t *testing.T) {
 		}
 	}
 	if _, err := operator.RenderJSON([]byte(`"`+strings.Repeat("x", 2000)+`"`), 1000); !errors.Is(err, operator.ErrTooLong) {
-		t.Errorf("error %v", err)
+		t.Errorf("RenderJSON above the limit: error %v, want ErrTooLong", err)
 	}
 	if _, err := operator.RenderJSON([]byte(`"`+strings.Repeat("x", 9000)+`"`), 1000); !errors.Is(err, operator.ErrTooLong) {
-		t.Errorf("error %v", err)
+		t.Errorf("RenderJSON above the limit: error %v, want ErrTooLong", err)
 	}
 }
 

@@ -235,7 +235,7 @@ func TestVerifyContinuesAfterProblem(t *testing.T) {
 		t.Errorf("problem %v, want journal.ErrCorrupt", report.Problems[0])
 	}
 	if !slices.Equal(seen, []uint64{1, 2, 3}) {
-		t.Errorf("progress %v", seen)
+		t.Errorf("progress %v, want 1, 2, 3", seen)
 	}
 }
 

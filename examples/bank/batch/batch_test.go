@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	} {
 		want.Number = 9
 		if got, err := batch.Parse(9, text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("Parse(%q) = %+v, error %v", text, got, err)
 		}
 	}
 }
@@ -103,20 +103,20 @@ func read(r io.Reader) (found []string) {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, want string }{
-		"empty":               {"", ""},
-		"only the header":     {batch.Header, ""},
-		"no header":           {"1,close,a,,,\n", "1 close a"},
-		"no final line break": {batch.Header + "\n1,close,a,,,", "2 close a"},
-		"mark and CRLF":       {"\ufeff" + batch.Header + "\r\n1,close,a,,,\r\n", "2 close a"},
-		"blank lines":         {"\n  \n1,close,a,,,\n\n1,close,b,,,\n", "3 close a; 5 close b"},
-		"header twice":        {batch.Header + "\n" + batch.Header + "\n", "2 bad"},
-		"bad between good":    {"x\n1,close,a,,,\ny\n1,close,b,,,", "1 bad; 2 close a; 3 bad; 4 close b"},
-		"a quote left open":   {"1,close,\"a,,,\n1,close,b,,,\n", "1 bad; 2 close b"},
-		"a break in quotes":   {"1,open,a,,USD,\"x\ny\"\n1,close,b,,,\n", "1 bad; 2 bad; 3 close b"},
-		"a line of full size": {"1,open,a,,USD," + strings.Repeat("x", batch.MaxLine-14) + "\n1,close,b,,,\n", "1 open a; 2 close b"},
-		"a line too long":     {"1,open,a,,USD," + strings.Repeat("x", batch.MaxLine) + "\n1,close,b,,,\n", "1 bad; 2 close b"},
-		"a line far too long": {strings.Repeat("x", 5*batch.MaxLine) + "\n1,close,b,,,\n", "1 bad; 2 close b"},
-		"a long line at last": {"1,close,b,,,\n" + strings.Repeat("x", 5*batch.MaxLine), "1 close b; 2 bad"},
+		"empty":                       {"", ""},
+		"only the header":             {batch.Header, ""},
+		"no header":                   {"1,close,a,,,\n", "1 close a"},
+		"no final line break":         {batch.Header + "\n1,close,a,,,", "2 close a"},
+		"mark and CRLF":               {"\ufeff" + batch.Header + "\r\n1,close,a,,,\r\n", "2 close a"},
+		"blank lines":                 {"\n  \n1,close,a,,,\n\n1,close,b,,,\n", "3 close a; 5 close b"},
+		"header twice":                {batch.Header + "\n" + batch.Header + "\n", "2 bad"},
+		"bad line between good lines": {"x\n1,close,a,,,\ny\n1,close,b,,,", "1 bad; 2 close a; 3 bad; 4 close b"},
+		"a quote left open":           {"1,close,\"a,,,\n1,close,b,,,\n", "1 bad; 2 close b"},
+		"a break in quotes":           {"1,open,a,,USD,\"x\ny\"\n1,close,b,,,\n", "1 bad; 2 bad; 3 close b"},
+		"a line of full size":         {"1,open,a,,USD," + strings.Repeat("x", batch.MaxLine-14) + "\n1,close,b,,,\n", "1 open a; 2 close b"},
+		"a line too long":             {"1,open,a,,USD," + strings.Repeat("x", batch.MaxLine) + "\n1,close,b,,,\n", "1 bad; 2 close b"},
+		"a line far too long":         {strings.Repeat("x", 5*batch.MaxLine) + "\n1,close,b,,,\n", "1 bad; 2 close b"},
+		"a long line at last":         {"1,close,b,,,\n" + strings.Repeat("x", 5*batch.MaxLine), "1 close b; 2 bad"},
 	} {
 		if got := strings.Join(read(strings.NewReader(c.file)), "; "); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

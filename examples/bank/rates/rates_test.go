@@ -94,7 +94,7 @@ func TestParseRefuses(t *testing.T) {
 		"bad time":       `{"rates": [{"pair": "USD/TWD", "rate": "1", "as_of": "yesterday"}]}`,
 	} {
 		if _, err := rates.Parse([]byte(text)); !errors.Is(err, rates.ErrFormat) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want ErrFormat", name, err)
 		}
 	}
 }

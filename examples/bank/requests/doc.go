@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requests lets an aggregate execute a request once, however often it arrives. The state
+// Package requests lets an aggregate execute a request once, even if it arrives often. The state
 // contains a Memory of executed requests, which a replay of the events restores.
 //
 //	func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {

@@ -47,7 +47,7 @@ func TestRequestWithoutID(t *testing.T) {
 	}
 }
 
-func TestLastThousand(t *testing.T) {
+func TestMemoryKeepsLastThousand(t *testing.T) {
 	t.Parallel()
 	var m memory
 	for i := 1; i <= requests.Remembered; i++ {
@@ -128,6 +128,6 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Decode(data, &after); err != nil || !reflect.DeepEqual(before, after) {
-		t.Errorf("%+v came back as %+v, %v", before, after, err)
+		t.Errorf("%+v was decoded as %+v, error %v", before, after, err)
 	}
 }
