@@ -122,7 +122,7 @@ func expect(t *testing.T, r *auditReport, err error, want ...string) {
 	}
 }
 
-func TestHonestBooks(t *testing.T) {
+func TestAuditOfCorrectBooks(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	report, err := b.audit(t.Context())
@@ -144,7 +144,7 @@ OK
 }
 
 // Each case breaks one rule of the audit.
-func TestFalsifiedBooks(t *testing.T) {
+func TestAuditOfFalsifiedBooks(t *testing.T) {
 	t.Parallel()
 	const totals = "totals: "
 	for name, c := range map[string]struct {
@@ -279,14 +279,14 @@ func TestFalsifiedBooks(t *testing.T) {
 }
 
 // A fence has a sequence number but is not an event.
-func TestFenceIsCounted(t *testing.T) {
+func TestAuditCountsFences(t *testing.T) {
 	t.Parallel()
 	f := honest()
 	f["bob"] = slices.Insert(f["bob"], 2, nil, nil)
 	report, err := f.write(t).audit(t.Context())
 	expect(t, report, err)
 	if report.events != 18 {
-		t.Errorf("%d events", report.events)
+		t.Errorf("the audit counts %d events, want 18", report.events)
 	}
 }
 
@@ -337,7 +337,7 @@ func answers(b *bank, id string, falsify func(*answered)) answerer {
 	}
 }
 
-func TestMissingRecords(t *testing.T) {
+func TestAuditFindsMissingRecords(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	truth := answers(b, "", nil)
@@ -356,7 +356,7 @@ func TestMissingRecords(t *testing.T) {
 	}
 }
 
-func TestUnreadableEvent(t *testing.T) {
+func TestAuditFindsUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	if errs := b.journal.Append(t.Context(), []journal.Write{{ID: "account|bob", Writer: "x", Expect: 4, Events: []journal.Event{
@@ -370,7 +370,7 @@ func TestUnreadableEvent(t *testing.T) {
 }
 
 // The state of each account must agree with its events.
-func TestAccountsWithOtherState(t *testing.T) {
+func TestAuditComparesStates(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	for _, c := range []struct {
@@ -395,7 +395,7 @@ func TestAccountsWithOtherState(t *testing.T) {
 }
 
 // The audit also finds a snapshot that differs from the events.
-func TestWrongSnapshot(t *testing.T) {
+func TestAuditFindsWrongSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, testRates)
@@ -426,7 +426,7 @@ func TestAuditCanceled(t *testing.T) {
 	}
 }
 
-func TestViolationsArePrinted(t *testing.T) {
+func TestPrintedViolations(t *testing.T) {
 	t.Parallel()
 	f := honest()
 	f["bob"] = append(f["bob"], f["bob"][2])

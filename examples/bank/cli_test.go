@@ -150,7 +150,7 @@ func TestAuditFails(t *testing.T) {
 	}
 }
 
-func TestRatesFromAFile(t *testing.T) {
+func TestRatesFromFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rates.json")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(testRates, "32.15", "40")), 0o600); err != nil {

@@ -49,7 +49,7 @@ func TestKilledBankWithOneAccount(t *testing.T) {
 }
 
 // With one worker that waits for each transfer, the events are the same, in the same order.
-func TestKilledBankWritesTheSameEvents(t *testing.T) {
+func TestKilledBankWritesSameEvents(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 200, kills: 2, seed: 13, flags: []string{"--workers", "1", "--settle"}}
 	if effort.Soak() {

@@ -84,7 +84,7 @@ func (m *modelAccount) change(request, asked string, original money.Amount, deci
 }
 
 // The accounts reply like the model, also after restarts.
-func TestAccountsMatchTheModel(t *testing.T) {
+func TestAccountsMatchModel(t *testing.T) {
 	t.Parallel()
 	ids := []string{"a", "b", "c"}
 	rapid.Check(t, func(rt *rapid.T) {

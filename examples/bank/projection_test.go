@@ -128,7 +128,7 @@ func TestProjectIntoInvalidTable(t *testing.T) {
 }
 
 // A projection that is interrupted while the bank runs continues in the next run.
-func TestProjectWhileTheBankRuns(t *testing.T) {
+func TestProjectWhileBankRuns(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	must(t, exitOK, "refold", "migrate", "--journal", dsn)
@@ -153,7 +153,7 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 }
 
 // The journal and the table may be in different stores.
-func TestProjectOfAnEmbeddedJournal(t *testing.T) {
+func TestProjectFromEmbeddedJournal(t *testing.T) {
 	t.Parallel()
 	dsn, name := pgtest.DSN(t), "leveldb:"+filepath.Join(t.TempDir(), "data")
 	must(t, exitOK, "apply", generatedFile(t, "5"), "--journal", name)

@@ -67,7 +67,7 @@ error: unknown command or wrong arguments; enter "help" for a list
 	balance(t, b, "alice", usd("90.03"))
 }
 
-func TestShellAsAProgram(t *testing.T) {
+func TestShellProgram(t *testing.T) {
 	t.Parallel()
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	r := call(t.Context(), "open alice USD\ndeposit alice 5 USD\n", "shell", "--journal", db)

@@ -346,8 +346,9 @@ func (d *data) writeRegister(r *replicator) {
 }
 
 // registerSees checks that a register with a single writer is linearizable where reads are
-// repaired. Its numbers increase, so a read must see all writes that were acknowledged before and
-// all results of earlier reads, and nothing that was not written yet.
+// repaired. The numbers in the register increase. A read must therefore return at least the number
+// of each write that was acknowledged before and of each earlier read, and no number that was not
+// written yet.
 func registerSees(q *request, a *replication.Reply) {
 	k, d := q.key, q.by.d
 	if a.Outcome == replication.Deleted {

@@ -24,8 +24,8 @@ func (s *shardNode) stale() bool {
 	return p.Paused() || p.Resumed() > s.since && s.d.w.Now() <= p.Resumed()+overlap
 }
 
-// oneEntity checks that an entity runs once. Only a node that was paused for long may run a second
-// incarnation for one second.
+// oneEntity checks that an entity runs once. Only a node that was paused for a long time may run a
+// second incarnation for one second.
 func oneEntity(e *entity) {
 	if e.ended || e.s.gone {
 		return

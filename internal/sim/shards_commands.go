@@ -31,9 +31,9 @@ type command struct {
 	from      *shardNode
 	region    uint64 // instance of the sender
 	account   *account
-	at        *shardNode // the node that holds it, or has sent it
-	to        *shardNode // receiver while in flight, else nil
-	before    env.Gap    // losses of that link before it was sent
+	at        *shardNode // the node that holds the command, or has sent it
+	to        *shardNode // the receiver while the command is in flight, else nil
+	before    env.Gap    // losses on the link to that receiver before the command was sent
 	delivered bool
 	refused   bool
 	dropped   bool // dropped by a node that ignores the sender

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	ranges = flag.String("sim.ranges", "300001", "first seeds of the ranges of TestEveryRangeNotices, separated by commas")
+	ranges = flag.String("sim.ranges", "300001", "first seeds of the ranges of TestViolationInEveryRange, separated by commas")
 	length = flag.Uint64("sim.range", 1, "number of seeds in each range")
 	first  = flag.Uint64("sim.first", 1, "first seed of TestSeeds")
 	seeds  = flag.Uint64("sim.seeds", 0, "number of seeds of TestSeeds; 0 selects the usual number")
@@ -45,9 +45,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestEveryRangeNotices detects mutants. It fails if an invariant is broken in each of the given
-// ranges of seeds. Correct code breaks no invariant.
-func TestEveryRangeNotices(t *testing.T) {
+// TestViolationInEveryRange detects mutants. It fails if each of the given ranges of seeds breaks
+// an invariant. Correct code breaks no invariant.
+func TestViolationInEveryRange(t *testing.T) {
 	t.Parallel()
 	var noticed []string
 	begins := strings.Split(*ranges, ",")

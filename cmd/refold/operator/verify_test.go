@@ -331,9 +331,9 @@ func TestVerifyChecksOrder(t *testing.T) {
 		problems []string
 		want     error
 	}{
-		"sound":       {},
+		"complete":    {},
 		"damaged":     {order: &journal.CorruptError{File: "order", Offset: -1, Detail: "an event is missing"}, problems: []string{"journal: corrupt: order: an event is missing"}},
-		"away":        {order: journal.ErrUnavailable, want: journal.ErrUnavailable},
+		"unavailable": {order: journal.ErrUnavailable, want: journal.ErrUnavailable},
 		"only one ID": {id: "a|1", order: journal.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

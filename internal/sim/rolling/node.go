@@ -26,7 +26,7 @@ type node struct {
 	version identity.Version
 	m       *shardcore.Machine
 
-	members            uint64    // version of the membership that it has learned
+	members            uint64    // version of the membership that the node has learned
 	alarm              env.Alarm // calls Tick
 	leaving            bool
 	gone               bool
