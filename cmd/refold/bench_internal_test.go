@@ -54,7 +54,7 @@ func TestGoals(t *testing.T) {
 				t.Errorf("%s: measure = %v, want %v", name, err, c.want)
 			}
 			if out.Len() == 0 {
-				t.Errorf("%s: no output", name)
+				t.Errorf("%s: measure printed nothing", name)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestBenchArguments(t *testing.T) {
 		{Rounds: 1, Length: time.Second, Scale: 0},
 	} {
 		if err := c.Validate(); err == nil {
-			t.Errorf("%+v is accepted", c)
+			t.Errorf("Validate accepts %+v", c)
 		}
 	}
 	for args, want := range map[string]string{

@@ -228,7 +228,7 @@ func TestOpenAPIFileIsComplete(t *testing.T) {
 				}
 			}
 			if status, _ := c.send(t, strings.ToUpper(method), strings.ReplaceAll(path, "{id}", "id"), body); status == http.StatusMethodNotAllowed {
-				t.Errorf("%s %s: method not allowed", method, path)
+				t.Errorf("%s %s is in the OpenAPI file, but the program does not allow the method", method, path)
 			}
 		}
 	}

@@ -332,7 +332,7 @@ func TestEventLog(t *testing.T) {
 	for line := range strings.Lines(string(data)) {
 		var r logRecord
 		if err = json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("the record %q is not JSON: %v", line, err)
 		}
 		events[r.Event]++
 		if r.Event == "line" {
@@ -350,10 +350,10 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("the log has the outcomes %v, the table of apply %v", outcomes, got)
 	}
 	if events["recovery_started"] == 0 || events["recovery_started"] != events["recovery_ended"] {
-		t.Errorf("recoveries started and ended: %v", events)
+		t.Errorf("the log has no recoveries, or not all recoveries have ended: %v", events)
 	}
 	if n := events["transfer_debited"]; n == 0 || events["transfer_settled"] != n || events["transfer_credited"] == 0 || events["transfer_credited"] > n {
-		t.Errorf("transfers debited, credited and settled: %v", events)
+		t.Errorf("the log has wrong numbers of debited, credited and settled transfers: %v", events)
 	}
 
 	// The next run appends to the log.
@@ -414,7 +414,7 @@ func TestSurvey(t *testing.T) {
 		"": 0, "x": 1, "x\n": 1, "x\ny": 2, batch.Header: 0, batch.Header + "\n": 0, batch.Header + "\nx\ny": 2,
 	} {
 		if _, n, err := survey(strings.NewReader(file)); n != want || err != nil {
-			t.Errorf("%q has %d commands, %v", file, n, err)
+			t.Errorf("survey of %q = %d commands, error %v", file, n, err)
 		}
 	}
 }

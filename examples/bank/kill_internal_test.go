@@ -121,7 +121,7 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 	}
 	for request, n := range got.requests {
 		if n != 1 {
-			t.Errorf("request %s was executed %d times", request, n)
+			t.Errorf("request %s was executed %d times, want once", request, n)
 		}
 	}
 	if !maps.Equal(got.requests, want.requests) {
@@ -236,7 +236,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	for lines.Scan() {
 		var r logRecord
 		if err = json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatalf("the log: %v: %s", err, lines.Bytes())
+			t.Fatalf("read the log: %v: %s", err, lines.Bytes())
 		}
 		switch r.Event {
 		case "line":

@@ -44,7 +44,7 @@ func TestLookupsMatchStatement(t *testing.T) {
 			awaitSnapshot(t, b, id)
 		}
 		if n := len(history(t, b, id)); n != len(all) {
-			t.Errorf("%s: %d events, %d lines", id, n, len(all))
+			t.Errorf("%s has %d events, but %d lines in the statement", id, n, len(all))
 		}
 		for _, l := range all {
 			for _, without := range []bool{false, l.Number%9 == 0} {

@@ -73,7 +73,7 @@ func TestBankSurvivesServerRestarts(t *testing.T) {
 	})
 	<-restarted
 	if !finished || kills != k.kills {
-		t.Fatalf("finished: %v, with %d of %d kills", finished, kills, k.kills)
+		t.Fatalf("apply finished: %v, after %d of %d kills", finished, kills, k.kills)
 	}
 	k.compare(t, dsn, want)
 }

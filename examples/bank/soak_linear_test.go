@@ -78,7 +78,7 @@ func (t *tellers) checkOrder() {
 	case porcupine.Ok:
 		t.s.Logf("%d operations on %d accounts are linearizable, found in %v", len(t.recorded), len(t.accounts), time.Since(began).Round(time.Millisecond))
 	case porcupine.Illegal:
-		t.s.Errorf("no order of the operations explains their answers\n%s", unexplained(model.Partition(t.recorded), info))
+		t.s.Errorf("the operations are not linearizable: no order explains their replies\n%s", unexplained(model.Partition(t.recorded), info))
 	case porcupine.Unknown:
 		t.s.Errorf("timed out after %s: checking whether %d operations are linearizable", limit, len(t.recorded))
 	}

@@ -164,7 +164,7 @@ func (s *soak) compare(acknowledged int, want ledger) {
 	})
 	for request, n := range done {
 		if n != 1 {
-			s.Errorf("line %s was executed %d times", request, n)
+			s.Errorf("line %s was executed %d times, want once", request, n)
 		}
 	}
 	if !maps.Equal(done, want.requests) {

@@ -173,7 +173,7 @@ func TestTransferSurvivesCrash(t *testing.T) {
 	balance(t, b, "alice", twd("70"))
 	balance(t, b, "bob", usd("0.93"))
 	if n := countEvents[Credited](t, b, "bob"); n != 3 {
-		t.Errorf("%d credits", n)
+		t.Errorf("the account was credited %d times", n)
 	}
 	audited(t, b)
 	stopBank(t, b)
@@ -251,7 +251,7 @@ func TestWake(t *testing.T) {
 
 	b = startBank(t, s, testRates)
 	if n, err := b.wake(t.Context()); n != 1 || err != nil {
-		t.Errorf("Wake started %d accounts, %v", n, err)
+		t.Errorf("Wake started %d accounts, error %v", n, err)
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
 	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {

@@ -104,7 +104,7 @@ func (a *attributes) add(k key) *series {
 		return s
 	}
 	known = maps.Clone(known)
-	k.entity = strings.Clone(k.entity) // do not retain the persistence ID, of which this is a substring
+	k.entity = strings.Clone(k.entity) // a substring would retain the whole persistence ID
 	s := newSeries(k)
 	known[k] = s
 	a.known.Store(&known)

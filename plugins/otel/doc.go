@@ -35,9 +35,9 @@
 //	refold.entity.fences         counter        {fence}     entity type
 //	refold.message.dropped       counter        {message}   entity type, error type
 //
-// A command's duration runs from its submission to its reply, including the wait for a recovery and
-// for the journal. A commit is one call of the journal, which carries the writes of many entities.
-// The attributes are
+// The duration of a command is the time from its submission to its reply, including the wait for a
+// recovery and for the journal. A commit is one call of the journal, which carries the writes of
+// many entities. The attributes are
 //
 //	refold.entity.type   the name of the type: "account"
 //	refold.command.type  the Go type of the command: "bank.Deposit"

@@ -80,7 +80,7 @@ func TestMetadata(t *testing.T) {
 				t.Fatalf("got\n%s, want\n%s", got, test.want)
 			}
 			if data == nil != (test.want == "") {
-				t.Error("empty metadata is not nil")
+				t.Error("Inject without data returned empty metadata, want nil")
 			}
 			back := o.Extract(t.Context(), data)
 			if got := trace.SpanContextFromContext(back); !got.Equal(test.span) {
@@ -146,7 +146,7 @@ func FuzzExtract(f *testing.F) {
 		}
 		again := o.Extract(t.Context(), o.Inject(ctx))
 		if a, b := trace.SpanContextFromContext(ctx), trace.SpanContextFromContext(again); a.IsValid() && !a.Equal(b) {
-			t.Fatalf("%v became %v", a, b)
+			t.Fatalf("Extract returns %v, and %v after another Inject", a, b)
 		}
 	})
 }

@@ -198,7 +198,7 @@ func TestRuntimeMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.collect(t); !slices.Contains(got, "refold.entity.resident{refold.entity.type=account} 1") {
-		t.Errorf("got %q", got)
+		t.Errorf("collected %q", got)
 	}
 	stop()
 	b.close(t)

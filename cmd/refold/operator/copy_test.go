@@ -111,7 +111,7 @@ func same(t *testing.T, from, to *operator.Source) {
 		}
 	}
 	if len(a) != len(b) {
-		t.Fatalf("%d lines in the source, %d in the target", len(a), len(b))
+		t.Fatalf("the contents have %d lines in the source and %d in the target", len(a), len(b))
 	}
 }
 
@@ -246,7 +246,7 @@ func TestCopyInterruptedAtEachStep(t *testing.T) {
 		}
 	}
 	if interruptions < 25 {
-		t.Errorf("got only %d interruptions", interruptions)
+		t.Errorf("the test interrupted %d copies, want at least 25", interruptions)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	}
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: inUse})
 	if err != nil || len(report.Problems) > 0 {
-		t.Fatalf("problems %v, %v", report.Problems, err)
+		t.Fatalf("Copy of a source in use: problems %v, error %v", report.Problems, err)
 	}
 	if report.GrownIDs == 1 && report.AddedRecords == 3 { // "z" was appended after the last check
 		report, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{})

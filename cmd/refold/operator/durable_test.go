@@ -123,12 +123,12 @@ b:1   Carts       visits  PNCounter   25
 	o = ddata(t, markTypes(t), "keys", "--dir", dir, "--node", "a:1", "--replicator", "Carts", "--json", "ma")
 	o.want(t, operator.ExitOK, "")
 	if want := `{"node":"a:1","replicator":"Carts","key":"mark","type":"mark","bytes":15}` + "\n"; o.stdout != want {
-		t.Errorf("keys as JSON: %s", o.stdout)
+		t.Errorf("keys --json printed %s", o.stdout)
 	}
 	o = ddata(t, nil, "keys", "--dir", dir, "--limit", "2", "--json")
 	o.want(t, operator.ExitOK, `more keys follow, from "mark" of Carts of a:1`)
 	if strings.Count(o.stdout, "\n") != 2 {
-		t.Errorf("limited: %s", o.stdout)
+		t.Errorf("keys --limit printed %s", o.stdout)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestDurableStat(t *testing.T) {
 {"node":"b:1","replicator":"Carts","dir":"b+1/carts=80","keys":1,"deleted":0,"unknown":0,"problems":0,"bytes":31,"disk":N,"largest":"visits","largest_bytes":25}
 `
 	if filepath.ToSlash(got) != want {
-		t.Errorf("stat: %s", got)
+		t.Errorf("stat printed\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -205,6 +205,6 @@ func TestDurableProblems(t *testing.T) {
 	ddata(t, nil, "keys", "--dir", empty, "--limit=-1").want(t, operator.ExitFailed, "--limit is -1")
 	ddata(t, nil, "keys").want(t, operator.ExitFailed, "--dir")
 	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
-		t.Errorf("the commands created %v, %v", left, err)
+		t.Errorf("the commands created %v, error %v", left, err)
 	}
 }

@@ -87,10 +87,10 @@ func TestInOrderFails(t *testing.T) {
 	}
 	good := func(context.Context, string) (int, error) { return 0, nil }
 	if err = operator.InOrder(t.Context(), 4, numbered(10, errDisk), good, func(string, int) error { return nil }); !errors.Is(err, errDisk) {
-		t.Errorf("error of the list: got %v", err)
+		t.Errorf("InOrder with a failing list: error %v", err)
 	}
 	if err = operator.InOrder(t.Context(), 4, numbered(10, nil), good, func(string, int) error { return errDisk }); !errors.Is(err, errDisk) {
-		t.Errorf("error of take: got %v", err)
+		t.Errorf("InOrder with a failing take: error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err = operator.InOrder(ctx, 4, numbered(1_000_000, nil), good, func(id string, _ int) error {

@@ -61,7 +61,7 @@ func TestDirectoryWithoutJournal(t *testing.T) {
 	o := start(t, operator.Program{Journal: "leveldb:" + dir}, "verify")
 	o.want(t, operator.ExitFailed, "the directory contains no LevelDB journal")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("the directory contains %v, %v", left, err)
+		t.Errorf("the directory contains %v, error %v, want no files", left, err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -150,7 +150,7 @@ func TestSourceClosed(t *testing.T) {
 	}}
 	start(t, p, "events").want(t, operator.ExitFailed, errDisk.Error())
 	if closed != 1 {
-		t.Errorf("closed %d times", closed)
+		t.Errorf("the source was closed %d times", closed)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestRenderLimit(t *testing.T) {
 	} {
 		got, err := operator.Render(payload, 1000)
 		if !errors.Is(err, operator.ErrTooLong) || len(got) < 1000 || len(got) > 4000 {
-			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+			t.Errorf("%s: rendered %d bytes, error %v", name, len(got), err)
 		}
 		cell := operator.Cell(payload)
 		if n := utf8.RuneCountInString(cell); n > 161 || !strings.HasSuffix(cell, "…") {

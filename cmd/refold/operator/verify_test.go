@@ -307,7 +307,7 @@ func TestVerifyRejectsInvalidTypes(t *testing.T) {
 	stateless.Apply = nil
 	for _, l := range []operator.Linked{{}, operator.Entity(broken), operator.Entity(nameless), operator.Entity(stateless)} {
 		if _, err := operator.Verify(t.Context(), inmem.NewJournal(), operator.VerifyOptions{Entities: []operator.Linked{l}}); err == nil {
-			t.Errorf("%+v is accepted", l)
+			t.Errorf("Verify accepts the type %+v", l)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func TestGeneratedFilesCanBeRead(t *testing.T) {
 			commands[line.Command]++
 		}
 		if lines != 20_000 || !opens || len(commands) != 5 {
-			t.Errorf("%d lines, the first ones open accounts: %v, %v", lines, opens, commands)
+			t.Errorf("the file has %d lines, opens its accounts first: %v, commands %v", lines, opens, commands)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestGenerateRefuses(t *testing.T) {
 	t.Parallel()
 	for _, p := range []batch.Plan{{}, {Accounts: 1}, {Accounts: 5, Commands: 4}, {Accounts: -1, Commands: 4}} {
 		if err := batch.Generate(io.Discard, p); err == nil {
-			t.Errorf("%+v: no error", p)
+			t.Errorf("Generate accepts the plan %+v", p)
 		}
 	}
 	full := errors.New("full")
@@ -294,7 +294,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 			if number <= last || number > most {
-				t.Fatalf("line %d follows %d of %d", number, last, most)
+				t.Fatalf("Read yields line %d after line %d of a file with %d lines", number, last, most)
 			}
 			last = number
 		}

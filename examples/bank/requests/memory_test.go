@@ -61,7 +61,7 @@ func TestMemoryKeepsLastThousand(t *testing.T) {
 	check(t, &m, "r2", "x", 2, nil)
 	check(t, &m, "one more", "x", 7, nil)
 	if len(m.Recent) != 1000 {
-		t.Errorf("%d requests are stored", len(m.Recent))
+		t.Errorf("%d requests are stored, want 1000", len(m.Recent))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestParseFileLine(t *testing.T) {
 		hash + ":9223372036854775808", strings.ToUpper(hash) + ":1", hash[1:] + ":1", "0" + hash + ":1", hash[:31] + "g:1",
 	} {
 		if _, _, ok := requests.ParseFileLine(id); ok {
-			t.Errorf("%q is not a line of a file", id)
+			t.Errorf("ParseFileLine accepts %q", id)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 		t.Errorf("the result of %s on %s has group %s, name %s, journal %s", row.Name, scheme, r.Group, r.Name, r.Journal)
 	}
 	if r.Unit == "" || r.Settings == "" || r.Goal < 0 || r.Better != "higher" && r.Better != "lower" {
-		t.Errorf("%s on %s: incomplete: %+v", row.Name, scheme, r)
+		t.Errorf("%s on %s: the result has empty or invalid fields: %+v", row.Name, scheme, r)
 	}
 	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
 		t.Errorf("%s on %s: wrong value of Met: %+v", row.Name, scheme, r)
@@ -105,7 +105,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 func keys(t *testing.T, object []byte) []string {
 	t.Helper()
 	if bytes.Count(object, []byte{'\n'}) != 1 {
-		t.Errorf("more than one line: %s", object)
+		t.Errorf("the JSON object has more than one line: %s", object)
 	}
 	in := json.NewDecoder(bytes.NewReader(object))
 	var names []string
