@@ -159,8 +159,8 @@ type (
 		Transfer uint64
 		To       string
 	}
-	// TransferCompleted records that the destination accepted the transfer, TransferRefunded that
-	// it rejected it.
+	// TransferCompleted records that the destination accepted the transfer. TransferRefunded
+	// records that the destination rejected the transfer.
 	TransferCompleted struct {
 		At       time.Time
 		Transfer uint64

@@ -59,7 +59,7 @@ func (s *soak) inject(f fault) {
 	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == victim })
 	r := p.process(victim)
 	if r == nil {
-		return // it has ended and will be restarted
+		return // the process has ended and restarts soon
 	}
 	p.injected[f]++
 	_, _ = fmt.Fprintf(p.log, "%s fault in %s: %s\n", time.Now().Format(time.StampMilli), victim, f)
@@ -71,7 +71,7 @@ func (s *soak) inject(f fault) {
 		if len(s.faults) > 0 {
 			rest = s.upTo(2 * time.Second)
 		}
-		sleep(s.Context(), rest) // the other nodes down it, or it restarts before that
+		sleep(s.Context(), rest) // the other nodes down the process, or the process restarts earlier
 	case shortPause:
 		p.signal(r, syscall.SIGSTOP)
 		sleep(s.Context(), s.upTo(4*time.Second))

@@ -222,7 +222,7 @@ func (c *cluster) healthySince(h *host) time.Duration {
 func (c *cluster) restart(name string) {
 	members := c.members()
 	accepts := func(h *host) bool { return h.p.Node().Name != name && c.isSeed(h) && c.healthy(h) && h.up() }
-	seed := slices.ContainsFunc(members, accepts) // one that can accept a joining node
+	seed := slices.ContainsFunc(members, accepts) // a seed can accept a joining node
 	first := name == c.plan.Seeds[0]
 	switch {
 	case len(members) == 0:

@@ -553,7 +553,7 @@ func number(v crdt.Value) int64 {
 	if !r.IsSet() {
 		return 0
 	}
-	return must(r.Value()) // it was written as a number
+	return must(r.Value()) // clients write only numbers to a register
 }
 
 func (k *datum) sum(v crdt.Value) int64 {

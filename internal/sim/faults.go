@@ -85,8 +85,8 @@ func (c *cluster) any() *host {
 	return all[c.w.Rand.IntN(len(all))]
 }
 
-// runFault begins a fault during which members may be downed. After d it calls over and logs the
-// text ends. It always returns true, so that a fault function can return its result.
+// runFault begins a fault during which members may be downed. After d, runFault calls over and logs
+// the text in ends. It always returns true, so that a fault function can return its result.
 func (c *cluster) runFault(d time.Duration, ends string, over func()) bool {
 	c.runningFaults++
 	c.updateDeaf()

@@ -293,8 +293,8 @@ func (s *shardNode) undrain() {
 	s.step(shardcore.Undrain{})
 }
 
-// undrainedHosts checks that a node gets shards again after a canceled drain if there are enough.
-// It returns a description of a node that has none, or "".
+// undrainedHosts checks that a node gets shards again after a canceled drain if there are enough
+// shards. It returns a description of a node without shards, or "".
 func (d *sharding) undrainedHosts() string {
 	hosts := filter(d.living(), (*shardNode).hosts)
 	for _, s := range hosts {
@@ -438,8 +438,8 @@ func (s *shardNode) configure() {
 	s.after(d.between(6*time.Second, 30*time.Second), s.restart)
 }
 
-// otherSettingsAreRefused checks that a node with other settings hosts nothing, is not registered, and
-// learns the reason.
+// otherSettingsAreRefused checks that a node with other settings hosts nothing, is not registered,
+// and learns the reason.
 func otherSettingsAreRefused(s *shardNode) {
 	if s.wrongSetting == "" {
 		return

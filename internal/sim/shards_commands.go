@@ -21,7 +21,7 @@ type outcome uint8
 
 const (
 	waits   outcome = iota
-	done            // it is stored
+	done            // stored
 	failed          // stored or not
 	refused         // not delivered
 	unknown         // the node is gone, or the reply is late

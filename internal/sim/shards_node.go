@@ -42,7 +42,7 @@ type shardNode struct {
 	region             uint64 // number of the region
 	left               func() // called when the region has ended
 	hasSingleton       bool
-	secondCoordinator  bool // it runs a coordinator without the singleton
+	secondCoordinator  bool // the node runs a coordinator without the singleton
 	coordinatorStopped func()
 
 	entities     map[place]*entity

@@ -48,8 +48,8 @@
 // # Traces
 //
 // A command is a span from its submission to its reply, a child of the caller's span. Handlers find
-// it in Context.Context. The trace continues with the consequences of the command, also in another
-// process and after a restart:
+// this span in Context.Context. The trace continues with the consequences of the command, also in
+// another process and after a restart:
 //
 //	HTTP request                     the caller's span
 //	  bank.Transfer                  account|1 decides, its event is stored

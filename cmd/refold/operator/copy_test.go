@@ -250,7 +250,8 @@ func TestCopyInterruptedAtEachStep(t *testing.T) {
 	}
 }
 
-// faultyTarget fails one of the steps that change something, and all later ones.
+// faultyTarget returns an error for one of the steps that change the target, and for all later
+// steps.
 type faultyTarget struct {
 	step  int64 // from 0
 	done  bool  // the step takes effect although it returns an error

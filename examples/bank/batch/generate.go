@@ -164,7 +164,7 @@ func (g *generator) payment(c *customer) (int64, money.Currency, bool) {
 		if g.rand.IntN(2) == 0 {
 			currency = other(currency)
 		}
-		return g.sum(currency), currency, true // it may be refused
+		return g.sum(currency), currency, true // the account may refuse the payment
 	}
 	minor := g.sum(c.currency)
 	if minor > c.funds {

@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// settled is the time between a node becoming Up and the stop of the next one.
+	// settled is the time from Up of a node until the stop of the next node.
 	settled = 5 * time.Second
 	// Afterwards is the maximum time after the last restart until shards are balanced.
 	Afterwards = 300 * time.Second

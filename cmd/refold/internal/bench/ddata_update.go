@@ -127,7 +127,7 @@ func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err
 			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), median(c.values)/median(transports)),
 	})
 	if o.Set == "hot" {
-		r.Met = nil // it is printed without a verdict
+		r.Met = nil // this row has no verdict
 	}
 	return r, nil
 }

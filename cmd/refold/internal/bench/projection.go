@@ -256,7 +256,7 @@ func (b *run) liveRound(ctx context.Context) (delays []time.Duration, err error)
 		if n >= uint64(len(committed)) {
 			return nil, fmt.Errorf("wrong event %d of %q", e.SequenceNr, e.ID)
 		}
-		delay := time.Duration(0) // it arrived before its append returned
+		delay := time.Duration(0) // the event arrived before its append returned
 		if at := committed[n].Load(); at > 0 {
 			delay = max(0, time.Since(start)-time.Duration(at))
 		}

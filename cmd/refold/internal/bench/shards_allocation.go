@@ -30,7 +30,8 @@ type placed struct {
 }
 
 // shardPlace measures the time from the first message until all shards have a home, and the data
-// that the coordinator stores for it: in a journal, or in replicated data if the row runs on NATS.
+// that the coordinator stores for these homes: in a journal, or in replicated data if the row runs
+// on NATS.
 func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	n := b.scaled(placeShards, 100)
 	var took, saves, size []float64
@@ -106,7 +107,7 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[counter
 			return err
 		}
 	}
-	from := regions[1] // it does not run the coordinator
+	from := regions[1] // the second node does not run the coordinator
 	calls, bytes := count.calls.Load(), count.bytes.Load()
 	began := time.Now()
 	for i := range shards {

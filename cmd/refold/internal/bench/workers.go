@@ -95,7 +95,8 @@ func (w *workers) start(ctx context.Context, name string) (*worker, error) {
 	return one, nil
 }
 
-// join starts a process whose node joins the earlier ones, and waits until it is Up.
+// join starts a process whose node joins the nodes of the earlier processes. It waits until the
+// node is Up.
 func (w *workers) join(ctx context.Context, name string, s setup) (*worker, result, error) {
 	one, err := w.start(ctx, name)
 	if err != nil {
