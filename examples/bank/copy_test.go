@@ -8,10 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // walletProgram uses the copy of account.go as its own.
@@ -133,7 +134,7 @@ func TestAccountCanBeCopied(t *testing.T) {
 // raceFlag returns the flag -race if this binary has the race detector. A program that a test
 // builds then shares compiled packages with the test.
 func raceFlag() []string {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if effort.Race() {
 		return []string{"-race"}
 	}
 	return nil

@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // correctProgram is the correct program that each mistake below changes in one place.
@@ -123,10 +125,15 @@ func typeCheck(t *testing.T, imports types.Importer, source string) error {
 	return err
 }
 
-// exportData imports the packages of the program from the export data in the build cache.
+// exportData imports the packages of the program from the export data in the build cache. The
+// packages are built like this test: with the race detector, they are those of the other tests.
 func exportData(t *testing.T) types.Importer {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", "github.com/refold-io/refold/eventsourcing")
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
+	if effort.Race() {
+		args = append(args, "-race")
+	}
+	list := exec.CommandContext(t.Context(), "go", append(args, "github.com/refold-io/refold/eventsourcing")...)
 	list.Dir = root
 	list.Stderr = os.Stderr
 	out, err := list.Output()
