@@ -496,7 +496,7 @@ func (a *Account) apply(event Event) {
 		a.Credits.Record(e.Header)
 	case CreditRefused:
 		a.Changed = e.At
-		a.Credits.RecordRefusal(e.Header, eventsourcing.NewRefusal(e.Reason, "the transfer was refused"))
+		a.Credits.RecordRefusal(e.Header, eventsourcing.NewRefusal(e.Reason, "the transfer was turned away"))
 	case Closed:
 		a.Closed, a.Changed = true, e.At
 		a.Requests.Record(e.Request, asked("close", money.Amount{}, ""), a.receipt(e))
