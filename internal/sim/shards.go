@@ -361,11 +361,11 @@ func (s *shardNode) asks(k coordinator.Kind) {
 
 // gaveUp reports whether a command may be refused in a calm plan. Its node must be leaving without
 // the home of the shard, and could not request the home for giveUpAfter because no coordinator was
-// active long enough.
+// active long enough. The region may stop in the step that refuses its last commands.
 func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
-	if r.Reason != shardcore.Stopped || !s.m.Ending() || s.m.Halted() || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
+	if r.Reason != shardcore.Stopped || !s.m.Ending() || s.stopped || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
 		return false
 	}
 	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer

@@ -37,6 +37,7 @@ type shardNode struct {
 	alarm              env.Alarm // calls Tick
 	delays             delays
 	gone               bool   // the process has ended
+	stopped            bool   // the region stopped in an earlier step and does not start again
 	drains             int    // number of drains
 	wrongSetting       string // the setting that differs from other nodes, "" if none
 	region             uint64 // number of the region
@@ -311,7 +312,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		d.hit("sharding", "restarted")
 		s.beginRegion()
 	}
-	if e.Stopped {
+	if s.stopped = e.Stopped; e.Stopped {
 		d.hit("sharding", "region has stopped")
 		s.notifyLeft()
 		s.after(0, s.h.maybeEnd)
