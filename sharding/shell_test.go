@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -80,7 +81,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 // size.
 func TestLargestStateFitsOneKey(t *testing.T) {
 	t.Parallel()
-	for _, regions := range []int{3, 3000} {
+	for _, regions := range effort.Count([]int{3000}, []int{3, 3000}, []int{3, 100, 1000, 3000}) {
 		events := []event{started(1, "a")}
 		each := coordinator.MaxShards / regions
 		for i := range regions {

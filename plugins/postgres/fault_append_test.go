@@ -78,7 +78,7 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
 		if !effort.Soak() {
-			step = 1 + size/5
+			step = 1 + size/3
 		}
 		for after := int64(0); after <= size; after++ {
 			ends := after < 2 || after > size-3 // near the ends, each byte matters most

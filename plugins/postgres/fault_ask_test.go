@@ -27,7 +27,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
 		if !effort.Soak() {
-			step = size / 8
+			step = size / 5
 		}
 		for after := int64(0); after <= size; after += step {
 			for _, f := range []tcpproxy.Fault{
