@@ -5,17 +5,13 @@ package archtest_test
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testkit/effort"
+	"github.com/refold-io/refold/internal/testkit/exportdata"
 )
 
 // correctProgram is the correct program that each mistake below changes in one place.
@@ -84,7 +80,7 @@ func run(ctx context.Context, rt *eventsourcing.Runtime) {
 // TestMistakesDoNotCompile checks that the compiler rejects the usual mistakes.
 func TestMistakesDoNotCompile(t *testing.T) {
 	t.Parallel()
-	imports := exportData(t)
+	imports := exportdata.Importer(t, "github.com/refold-io/refold/eventsourcing")
 	if err := typeCheck(t, imports, correctProgram); err != nil {
 		t.Fatalf("the correct program: %v", err)
 	}
@@ -123,27 +119,4 @@ func typeCheck(t *testing.T, imports types.Importer, source string) error {
 	}
 	_, err = (&types.Config{Importer: imports}).Check("p", files, []*ast.File{file}, nil)
 	return err
-}
-
-// exportData imports the packages of the program from the export data in the build cache. The
-// packages are built like this test: with the race detector, they are those of the other tests.
-func exportData(t *testing.T) types.Importer {
-	t.Helper()
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
-	if effort.Race() {
-		args = append(args, "-race")
-	}
-	list := exec.CommandContext(t.Context(), "go", append(args, "github.com/refold-io/refold/eventsourcing")...)
-	list.Dir = root
-	list.Stderr = os.Stderr
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("list the dependencies: %v", err)
-	}
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		exports[path] = file
-	}
-	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 }

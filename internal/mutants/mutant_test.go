@@ -5,13 +5,22 @@ package mutants_test
 
 import (
 	"errors"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/refold-io/refold/internal/mutants"
+	"github.com/refold-io/refold/internal/testkit/effort"
+	"github.com/refold-io/refold/internal/testkit/exportdata"
 )
 
 // most is the maximum number of mutants, because all mutants must run in acceptable time. Beyond
@@ -40,6 +49,62 @@ func TestMutantsMatchSource(t *testing.T) {
 			t.Logf("mutant %s: matches renamed code at %s", m.Name, fit.Places)
 		}
 	}
+}
+
+// TestMutantsCompile type-checks the package of each mutant. A mutant that does not compile is not
+// caught by a test.
+func TestMutantsCompile(t *testing.T) {
+	t.Parallel()
+	all, err := mutants.Load(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &mutants.Source{Root: filepath.Join("..", "..")}
+	changed := map[*mutants.Mutant]map[string]string{}
+	var packages []string
+	stride := effort.Count(25, 1, 1)
+	for i := 0; i < len(all); i += stride {
+		fit, err := source.Fit(all[i])
+		if err != nil {
+			continue // TestMutantsMatchSource reports it
+		}
+		for name := range fit.Files {
+			if path.Ext(name) == ".go" {
+				changed[&all[i]] = fit.Files
+				packages = append(packages, "github.com/refold-io/refold/"+all[i].Package)
+			}
+		}
+	}
+	slices.Sort(packages)
+	imports := exportdata.Importer(t, slices.Compact(packages)...)
+	for m, files := range changed {
+		if err := typeCheck(imports, source.Root, m.Package, files); err != nil {
+			t.Errorf("mutant %s: %v", m.Name, err)
+		}
+	}
+}
+
+// typeCheck type-checks the package in a directory. Its files are replaced with the changed ones.
+func typeCheck(imports types.Importer, root, dir string, changed map[string]string) error {
+	p, err := build.ImportDir(filepath.Join(root, dir), 0)
+	if err != nil {
+		return err
+	}
+	positions := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		var text any // nil stands for the contents of the file
+		if c, ok := changed[path.Join(dir, name)]; ok {
+			text = c
+		}
+		f, err := parser.ParseFile(positions, filepath.Join(root, dir, name), text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	_, err = (&types.Config{Importer: imports}).Check(p.Name, positions, files, nil)
+	return err
 }
 
 func TestParse(t *testing.T) {
