@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// Two nodes. A singleton on one of them counts the requests of both.
+// Two nodes form a cluster. A singleton, which runs on one of them, adds up the numbers that it
+// receives.
 func Example() {
 	ctx := context.Background()
 	network := inmem.NewNetwork(inmem.NetworkConfig{}) // plugins/nats connects processes

@@ -180,7 +180,7 @@ func (n *Node) outcome(life []membership.Life) {
 			n.downed = true
 		case membership.Stopped:
 			if n.left = errorOf(l); n.downed && l.Reason == membership.Asked {
-				n.left = ErrDowned // the node did not wait for members that are Down as well
+				n.left = ErrDowned // the node was stopped while it waited for other Down members
 			}
 		default:
 		}

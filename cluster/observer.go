@@ -99,9 +99,10 @@ type Stats struct {
 	Lagged uint64
 	// Decisions counts decisions of the downing strategy.
 	Decisions uint64
-	// Malformed counts singleton messages that could not be decoded. Refused counts those without a
-	// local singleton or from a removed node, Ignored those from nodes that are not part of the
-	// hand-over, Stuck how often a hand-over was restarted.
+	// Malformed counts singleton messages that could not be decoded. Refused counts messages for a
+	// singleton that this node does not have, and messages from removed nodes. Ignored counts
+	// messages from nodes that are not part of the hand-over. Stuck counts how often a hand-over
+	// was restarted.
 	Malformed, Refused, Ignored, Stuck uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
@@ -115,7 +116,8 @@ type MembershipStats struct {
 	Dropped map[string]uint64
 	// TimedOut counts time-outs by operation, such as "heartbeat".
 	TimedOut map[string]uint64
-	// Gossip counts received gossip by its order to the state of this node, such as "concurrent".
+	// Gossip counts received gossip by its causal order relative to the state of this node, such as
+	// "concurrent".
 	Gossip map[string]uint64
 	// Became counts changes of members' statuses by the new status.
 	Became map[string]uint64

@@ -28,7 +28,7 @@ func TestShutdownPhases(t *testing.T) {
 		a := nodes[0]
 		var mu sync.Mutex
 		var got []string
-		for p := cluster.PhaseTerminate + 1; p > 0; p-- { // in any order
+		for p := cluster.PhaseTerminate + 1; p > 0; p-- { // the order of registration does not matter
 			onShutdown(w.T, a, p-1, "note", func(context.Context) error {
 				time.Sleep(time.Second)
 				if err := a.Ready(); !errors.Is(err, cluster.ErrShuttingDown) || errors.Is(err, cluster.ErrStopped) {
@@ -51,7 +51,7 @@ func TestShutdownPhases(t *testing.T) {
 		for p, f := range map[cluster.Phase]func(context.Context) error{99: func(context.Context) error { return nil }, cluster.PhaseUnbind: nil} {
 			none, err := a.OnShutdown(p, "nonsense", f)
 			if !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("OnShutdown for a phase that has ended: %v, want ErrInvalid", err)
+				w.Errorf("OnShutdown with an invalid phase or without a function: %v, want ErrInvalid", err)
 			}
 			none()
 		}
@@ -197,7 +197,7 @@ func TestShutdownOnSignal(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.ShutdownOnSignal(t.Context(), syscall.SIGUSR1) }()
 	for {
-		// Until the signal is caught it is ignored: see TestMain.
+		// Repeat the signal: TestMain ignores it until ShutdownOnSignal has installed its handler.
 		must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR1))
 		select {
 		case err := <-ended:

@@ -355,7 +355,8 @@ func (b *Inbox) settle(r *transport.Request) {
 	delete(b.taken, r)
 }
 
-// forget releases the room of the requests of a node that is gone.
+// forget removes the unanswered requests of a node that is gone. They no longer count towards the
+// limits of the inbox.
 func (b *Inbox) forget(asker identity.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -177,9 +177,9 @@ type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it founds a cluster.
 	// The other nodes log a warning after this time. Seeds are asked every second. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
-	// RetryJoinAfter is how long a node tries to join through the seed that it has chosen, every
-	// second. After this time it restarts joining with any seed. Defaults to 10 s; negative means
-	// that it does not restart.
+	// RetryJoinAfter is how long a node tries to join through the seed that it has chosen. It tries
+	// once per second. After this time it restarts joining with any seed. Defaults to 10 s;
+	// negative means that it does not restart.
 	RetryJoinAfter time.Duration
 	// StopJoiningAfter is how long a node with seeds tries to join before it stops. 0 means without
 	// limit.
@@ -193,8 +193,8 @@ type Settings struct {
 	// MinMembersOfRole is the number of members with a role that must have joined before any member
 	// becomes Up. Members of all statuses count.
 	MinMembersOfRole map[string]int
-	// WeaklyUpAfter is how long the members must be without agreement before Joining members become
-	// WeaklyUp. Defaults to 7 s; negative means never.
+	// WeaklyUpAfter is how long the leader waits until all members have seen the latest state. After
+	// this time, Joining members become WeaklyUp. Defaults to 7 s; negative means never.
 	WeaklyUpAfter time.Duration
 
 	// InitialDelay is the time until a new member sends its first gossip and heartbeats. Defaults
@@ -209,13 +209,14 @@ type Settings struct {
 	// DifferentView is the probability with which a round of gossip chooses among the members that
 	// have not seen the last change, if there are any. Defaults to 0.8.
 	DifferentView float64
-	// ReduceDifferentView is the number of members above which DifferentView is reduced, down to a
-	// tenth at three times this number. Defaults to 400.
+	// ReduceDifferentView is the number of members above which DifferentView is reduced. The
+	// reduction is linear; with three times this number of members or more, the probability is a
+	// tenth of DifferentView. Defaults to 400.
 	ReduceDifferentView int
 	// LeaderInterval is the time between two attempts of the leader to act. Defaults to 1 s.
 	LeaderInterval time.Duration
-	// PruneTombstonesAfter is how long removed nodes are remembered. A longer partition may add
-	// them again. Defaults to 24 h.
+	// PruneTombstonesAfter is how long removed nodes are remembered. After a longer partition, a
+	// removed node may become a member again. Defaults to 24 h.
 	PruneTombstonesAfter time.Duration
 	// QuarantineRemovedAfter is how long messages of a node are accepted after it left. Defaults to
 	// 5 s; negative means not at all.
@@ -245,20 +246,20 @@ type Settings struct {
 	// singletons and shards. It must be less than the time after which other nodes start them.
 	// Defaults to StableAfter of the downing settings.
 	SuspendAfter time.Duration
-	// UndecidedAfter is how long a node continues to host while members are unreachable that are
-	// neither Down nor Exiting. The time starts at the last moment when all members agreed that
-	// every member is reachable. It must be longer than a downing decision takes, and less than the
-	// time after which other nodes start the node's singletons and shards. Defaults to StableAfter
-	// and half of RemovalMargin of the downing settings.
+	// UndecidedAfter is how long a node continues to host while an unreachable member is neither
+	// Down nor Exiting. The time starts at the last moment when all members agreed that every
+	// member is reachable. It must be longer than a downing decision takes, and less than the time
+	// after which other nodes start the node's singletons and shards. Defaults to StableAfter plus
+	// half of RemovalMargin of the downing settings.
 	UndecidedAfter time.Duration
 	// LeavingUndecidedAfter is UndecidedAfter for a leaving node, which the others remove without a
 	// decision as soon as they cannot reach it. Defaults to half of RemovalMargin.
 	LeavingUndecidedAfter time.Duration
 	// GiveUpAfter limits the suspension of a node that receives its own heartbeats again: it waits
 	// for other members to confirm its membership, or for a decision about the missing members.
-	// After this time it marks itself as down and ends. It must be longer than a decision takes,
-	// otherwise an outage in which one node crashes ends all nodes. Defaults to twice StableAfter
-	// of the downing settings and four times AcceptablePause.
+	// After this time it marks itself as down and ends. GiveUpAfter must be longer than a downing
+	// decision takes. Otherwise all nodes end if one node crashes during an outage of the network.
+	// Defaults to twice StableAfter of the downing settings plus four times AcceptablePause.
 	GiveUpAfter time.Duration
 }
 

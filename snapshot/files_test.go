@@ -94,7 +94,7 @@ func TestFilesTriesTheThreeNewest(t *testing.T) {
 		flipBit(t, store.Path(at("a", seqNr)), 20)
 	}
 	if s, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 3 {
-		t.Errorf("Load with two damaged files: %d, %v, want the third", s.SequenceNr, err)
+		t.Errorf("Load with two damaged files: %d, %v, want 3", s.SequenceNr, err)
 	}
 	for seqNr := uint64(5); seqNr >= 4; seqNr-- {
 		if !strings.Contains(log.String(), store.Path(at("a", seqNr))) {
@@ -120,7 +120,7 @@ func TestFilesTriesTheThreeNewest(t *testing.T) {
 	}
 	patient := openFiles(t, store.Dir(), snapshot.FilesConfig{MaxLoadAttempts: 4})
 	if s, err := patient.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 2 {
-		t.Errorf("Load with four attempts: %d, %v, want the fourth", s.SequenceNr, err)
+		t.Errorf("Load with four attempts: %d, %v, want 2", s.SequenceNr, err)
 	}
 }
 
@@ -150,10 +150,10 @@ func TestFilesOfANewerVersionStayUntouched(t *testing.T) {
 		listed = append(listed, m.SequenceNr)
 	}
 	if len(listed) != 1 {
-		t.Errorf("List yielded %v, want the error alone: the older one was deleted", listed)
+		t.Errorf("List yielded %v, want only the error, because Delete removed snapshot 1", listed)
 	}
 	if data, err := os.ReadFile(name); err != nil || !bytes.Equal(data, newer) {
-		t.Errorf("the file holds %q, %v", data, err)
+		t.Errorf("the file of the newer version has changed: %q, %v", data, err)
 	}
 }
 
@@ -174,8 +174,8 @@ func TestFilesListReportsDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestFilesDeleteOfDamagedFiles checks that a damaged file is deleted if its number is sufficient
-// for the decision.
+// TestFilesDeleteOfDamagedFiles checks that a damaged file is deleted if the criteria select it by
+// its number alone.
 func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{})
@@ -342,7 +342,7 @@ func TestFilesOpenFailsWithoutWriteAccess(t *testing.T) {
 	}
 	_, err := snapshot.OpenFilesOn(d, "/data", snapshot.FilesConfig{})
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), `"/data"`) || !strings.Contains(err.Error(), "can't be written") {
-		t.Errorf("OpenFiles of a read-only directory: %v", err)
+		t.Errorf("OpenFiles of a read-only directory: %v, want EROFS with the directory", err)
 	}
 }
 

@@ -4,11 +4,11 @@
 // Package downing has the settings of the split brain resolver, which decides which members of a
 // cluster are dead while some are unreachable.
 //
-// An unreachable node may have crashed, or the network between two parts of the cluster is
-// interrupted and the other part finds this one unreachable. If both parts continued, each would
-// run its own singletons and shards. Therefore the resolver waits until the view of the cluster is
-// stable. Then a strategy chooses the side that survives. Each side decides from its own view. The
-// other side shuts down.
+// An unreachable node may have crashed. But it is also possible that the network between two parts
+// of the cluster is interrupted, and each part finds the other one unreachable. If both parts
+// continued, each would run its own singletons and shards. Therefore the resolver waits until the
+// view of the cluster is stable. Then a strategy chooses the side that survives. Each side decides
+// from its own view. The other side shuts down.
 //
 // # Strategies
 //
@@ -20,8 +20,8 @@
 //   - [LeaseMajority] if all nodes can reach a lease store. It is the safest strategy, and it
 //     survives the loss of more than half.
 //   - [DownAll] if a restart of all nodes is better than any risk.
-//   - [Off] leaves the decision to an operator. Until then nothing that the unreachable nodes hosted
-//     starts elsewhere.
+//   - [Off] leaves the decision to an operator. Until the operator decides, the singletons and shards
+//     of the unreachable nodes do not start elsewhere.
 //   - [Auto] downs unreachable nodes without asking other members. It splits clusters. Do not use it
 //     in production.
 //
@@ -43,20 +43,21 @@
 //
 // The strategies do not count all members. Joining and WeaklyUp members do not count, because the
 // other side may not have received them. Down and Exiting members do not count, because they leave
-// anyway. If the count favours this side, KeepMajority and KeepOldest count again with the view
-// that the other side has if it missed the latest changes. If the second count disagrees, all
-// members are downed.
+// anyway. The other side may have a different view, because the latest changes did not reach both
+// sides. So if the count favours this side, KeepMajority and KeepOldest count a second time with
+// the statuses that members may have in the view of the other side. If the second count does not
+// favour this side, all members are downed.
 //
 // An unreachable node that has not seen the current view counts for the other side. Its own
 // observations of this side are ignored, because it cannot reach this side anyway. There is one
-// exception: if it has found all of this side unreachable, its observations count, because it may
-// have received the view by which this side decides.
+// exception: the observations count if the node finds every member of this side unreachable. Such a
+// node may have received the view of this side and decide from the same view.
 //
 // With LeaseMajority the leader decides, or the node that holds the lease from an earlier decision.
 // If the lease is refused to the leader because a member of its own side holds it, the leader waits
 // for a while for the decision of that member.
 //
 // Nodes of this side that cannot reach each other are indirectly connected. All of these are
-// downed, and the strategy decides about the two sides as if each could communicate within itself.
-// The survivors are always a part of one surviving side.
+// downed. In addition, the strategy decides between the two sides as if all nodes of the same side
+// could reach each other. All survivors are on the side that the strategy keeps.
 package downing

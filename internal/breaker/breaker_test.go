@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script drives a Breaker that opens after 3 failures for a minute.
+// script drives a Breaker that opens for a minute after 3 consecutive failures.
 type script struct {
 	t       *testing.T
 	breaker breaker.Breaker
@@ -89,7 +89,7 @@ func TestTrialDeterminesNextState(t *testing.T) {
 	trial = s.enter()
 	s.breaker.End(s.now, trial, success)
 	s.want(breaker.Closed)
-	s.calls(failure, failure) // counts from the start
+	s.calls(failure, failure) // the count of failures was reset to 0
 	s.want(breaker.Closed)
 }
 

@@ -15,7 +15,7 @@ import (
 type watch struct {
 	monitors []*monitor // sorted by node
 	nr       uint64     // of the last heartbeat
-	floor    uint64     // the first one whose reply counts
+	floor    uint64     // replies to heartbeats with lower numbers are ignored
 	last     time.Duration
 }
 
@@ -24,15 +24,15 @@ type monitor struct {
 	detector *Detector
 	expect   time.Duration // when the first reply is due
 	heard    bool          // it has replied
-	former   bool          // other members monitor it now, but it is unreachable
+	former   bool          // no longer selected, but monitored until it replies
 }
 
 func (w *watch) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(w.monitors, n, func(o *monitor, n identity.Node) int { return o.node.Compare(n) })
 }
 
-// remonitor recomputes the monitored members. A former monitored member that does not reply stays
-// monitored until it replies or is removed.
+// remonitor recomputes the monitored members. A member that is no longer selected but does not
+// reply stays monitored until it replies or is removed from the cluster.
 func (m *Machine) remonitor() {
 	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.breadth())
 	next := make([]*monitor, 0, len(wanted))
@@ -55,8 +55,8 @@ func (m *Machine) remonitor() {
 	m.watch.monitors = next
 }
 
-// breadth returns how many members this node monitors. A node that finds as many members
-// unreachable as it usually monitors is on the small side of a partition, and monitors all. If the
+// breadth returns how many members this node monitors. If this node finds MonitoredBy or more
+// members unreachable, it is on the small side of a partition, and monitors all members. If the
 // node found the others unreachable only a few at a time, the view would not become stable in time
 // for downing. Then this side would be downed even if it should survive.
 func (m *Machine) breadth() int {
@@ -265,7 +265,7 @@ func (d *Detector) add(gap float64) {
 }
 
 // position returns the position of a node on the ring. UIDs are random, so neighbours on the ring
-// are rarely neighbours elsewhere.
+// are rarely close to each other in the network.
 func position(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) } //nolint:gosec // all 32 bits are meant
 
 // around orders nodes by their clockwise distance from self.
@@ -285,9 +285,10 @@ func around(self identity.Node) func(a, b *identity.Member) int {
 	}
 }
 
-// monitored returns the nodes that self monitors, sorted. If there are no more than count others,
-// these are all. Otherwise they are the next count reachable members on the ring. Unreachable
-// members between them are monitored too, up to count.
+// monitored returns the nodes that self monitors, sorted. If there are at most count other members,
+// it returns all of them. Otherwise it returns the next count reachable members on the ring.
+// Unreachable members that the search passes are added while the result has fewer than count
+// members.
 func monitored(members []*identity.Member, unreachable bitmap, self identity.Node, count int) []identity.Node {
 	if _, member := findMember(members, self); !member || count <= 0 {
 		return nil

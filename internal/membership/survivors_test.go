@@ -93,7 +93,7 @@ func TestSurvivors(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d resumed, %d were downed, %d left", resumed, downed, left)
+	t.Logf("%d resumptions, %d downings, %d nodes alive at the end", resumed, downed, left)
 	if count >= 12 && (resumed == 0 || downed == 0 || left == 0) {
 		t.Error("the seeds did not cover all outcomes")
 	}
@@ -233,8 +233,8 @@ func TestBrokerOutage(t *testing.T) {
 	}
 }
 
-// Two of five nodes lose their broker and connect to another broker. Their confirmations of each
-// other are not sufficient to resume.
+// Two nodes of a cluster of three or five lose their broker and connect to another broker. They
+// must not resume because of confirmations by each other alone.
 func TestTwoUnreachableMembers(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {

@@ -311,8 +311,8 @@ func TestTypeMismatchOnOtherNode(t *testing.T) {
 	}
 }
 
-// A value that exceeds a message after concurrent changes is sent in parts: by gossip, to a new
-// node, and in a read. Malformed or truncated parts are dropped.
+// Concurrent changes can make a value larger than MaxMessage. Such a value is sent in parts: by
+// gossip, to a new node, and in a read. Malformed or truncated parts are dropped.
 func TestValueLargerThanMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)

@@ -12,8 +12,8 @@ import (
 )
 
 // All replicators of a node share one message kind. A packet consists of a version byte, the name
-// of its replicator, and any number of messages of one sender, each after its length. All messages
-// to a node of one step are sent together.
+// of its replicator, and any number of messages of one sender. Each message is preceded by its
+// length. The messages that one step of the machine sends to the same node are combined.
 const (
 	packetVersion = 1
 	// maxPacket is the size up to which messages are combined into a packet, and maxBulk is the
@@ -22,7 +22,8 @@ const (
 	// requests wait during this time.
 	maxPacket = 64 << 10
 	maxBulk   = 16 << 10
-	// Overhead is the maximum size of a packet with one message, without the message.
+	// Overhead is the maximum number of bytes that a packet with one message has in addition to
+	// that message.
 	Overhead = 2 + identity.MaxNameLength + binary.MaxVarintLen32
 )
 

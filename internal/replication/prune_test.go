@@ -88,8 +88,9 @@ func TestPruneWaitsWhileUnreachable(t *testing.T) {
 	}
 }
 
-// History that arrives after it was moved is not counted again. The test sends a late value, and a
-// delta of the new owner to a node that has not seen the move.
+// History that arrives after it was moved is not counted again. The test sends an old value to the
+// new owner. Then it sends a delta of the new owner to a node that has not received the moved
+// history.
 func TestLateHistoryAfterPruning(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 3)
@@ -159,8 +160,8 @@ func TestPruneBeginsWhenAllReachable(t *testing.T) {
 	}
 }
 
-// History of a removed node that only one node holds is not lost, even if that node is unreachable
-// for a while.
+// Only one node holds the latest history of a removed node. This history is not lost, even if its
+// holder is unreachable for a while.
 func TestPruneWaitsForHistory(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -274,7 +275,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// A bucket that exceeds a message is fetched in several messages and compared in parts.
+// A bucket that is larger than a message is fetched in several messages and compared in parts.
 func TestLargeBuckets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxBatch: 16 << 10}, 2)
@@ -375,7 +376,8 @@ func unpruned(t *testing.T, keys int) (w *world, a *host) {
 	return w, a
 }
 
-// tick runs the next due work of a node, and returns the numbers of keys in its pruning notes.
+// tick runs the next due work of a node. It returns how many keys began to be pruned, and of how
+// many the pruning was completed.
 func (h *host) tick() (begun, done uint64) {
 	before := h.m.Counters()
 	h.w.now = max(h.w.now, h.m.Next())

@@ -169,8 +169,9 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	d.reply(s, nr, refused)
 }
 
-// downed reports whether this node has seen itself marked as Down. Calm plans contain no downing;
-// the membership checks decide whether it is allowed.
+// downed reports whether this node has seen itself marked as Down. A calm plan contains no fault
+// that requires a downing. If a node is downed nevertheless, the membership checks decide whether
+// this is a violation.
 func (s *shardNode) downed() bool {
 	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *identity.Member) bool {
 		return m.Node == s.h.p.Node() && m.Status == identity.Down
@@ -223,7 +224,7 @@ type directPaths struct {
 	version  uint64    // route version of the last restriction
 	started  []*entity // to be added when the effects are applied
 	applying int
-	inbox    []queuedCommand // for each command in a queue one entry with its shard and origin
+	inbox    []queuedCommand // one entry, with shard and origin, for each queued command
 }
 
 type queuedCommand struct {
@@ -374,8 +375,8 @@ type place struct {
 	incarnation uint64
 }
 
-// entity is an incarnation of an account with its mailbox. It stores all commands of the mailbox at
-// once, after those that it has loaded, and replies.
+// entity is an incarnation of an account with its mailbox. It first loads the stored commands of
+// the account. Then it appends all commands of the mailbox in one write, and replies.
 type entity struct {
 	s           *shardNode
 	at          place
@@ -462,7 +463,7 @@ func (e *entity) work() {
 		e.mailbox = nil
 		e.append(batch, known)
 	case e.stop:
-		e.writing = true // no reply follows
+		e.writing = true // never reset: no further command is stored
 		e.s.after(e.s.d.between(0, 20*time.Millisecond), e.end)
 	case e.s.d.rand.IntN(60) == 0:
 		e.s.after(0, e.passivate)

@@ -74,8 +74,8 @@ func (im image) record(offset int) int {
 	return slices.IndexFunc(im.ends, func(end int) bool { return offset < end })
 }
 
-// contents opens a disk and returns the number of its appends, which must be complete, or the error
-// of opening or reading the disk.
+// contents opens a disk, checks that each of its appends is complete, and returns their number. The
+// error is that of opening or reading the disk.
 func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, err error) {
 	t.Helper()
 	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
@@ -113,7 +113,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 			n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
 			if im.record(at) == last { // no record follows, so this one may be torn
 				if err != nil || n != last {
-					t.Errorf("byte %d of the last record: %d events, %v", at, n, err)
+					t.Errorf("byte %d of the last record is damaged: got %d events, %v, want %d and no error", at, n, err, last)
 				}
 				continue
 			}
@@ -123,7 +123,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 				continue
 			}
 			if begin := im.ends[im.record(at)] - im.length(im.record(at)); corrupt.File != im.log.String() || corrupt.Offset != int64(begin) {
-				t.Errorf("byte %d is damaged, in the record at %d: %v", at, begin, err)
+				t.Errorf("byte %d is damaged: got %v, want a CorruptError of %v at offset %d", at, err, im.log, begin)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func TestDamagedBlock(t *testing.T) {
 		switch {
 		case at >= final:
 			if err != nil || n != last {
-				t.Errorf("byte %d of the last chunk: %d events, %v", at, n, err)
+				t.Errorf("byte %d of the last chunk is damaged: got %d events, %v, want %d and no error", at, n, err, last)
 			}
 		case !errors.Is(err, journal.ErrCorrupt):
 			t.Errorf("byte %d: %d events, %v, want ErrCorrupt", at, n, err)
@@ -199,10 +199,10 @@ func TestDamagedBlock(t *testing.T) {
 		switch {
 		case at >= begin: // the power may have been cut while the record was written
 			if err != nil || n != last {
-				t.Errorf("the sector at %d of the last record is lost: %d events, %v", at, n, err)
+				t.Errorf("the sector at %d of the last record is lost: got %d events, %v, want %d and no error", at, n, err, last)
 			}
 		case !errors.Is(err, journal.ErrCorrupt) && (at+512 <= begin || err != nil || n != last-1):
-			t.Errorf("the sector at %d is lost: %d events, %v", at, n, err)
+			t.Errorf("the sector at %d is lost: got %d events, %v, want ErrCorrupt", at, n, err)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestTwoLogs(t *testing.T) {
 			t.Errorf("read-only %v: the end of the first log is damaged: %v, want ErrCorrupt", readOnly, err)
 		}
 		if n, err := contents(t, torn.with(second, nil), sizes, cfg); err != nil || n != 1 {
-			t.Errorf("read-only %v: the end of the first log is torn, and the second is empty: %d events, %v", readOnly, n, err)
+			t.Errorf("read-only %v: the end of the first log is torn, and the second is empty: got %d events, %v, want 1 and no error", readOnly, n, err)
 		}
 		missing := d.clone()
 		delete(missing.files, im.log)
@@ -302,7 +302,7 @@ func TestDamagedManifestAndTable(t *testing.T) {
 				case errors.Is(err, journal.ErrCorrupt):
 					corrupt++
 				case err != nil || n != len(sizes):
-					t.Errorf("byte %d of %v: %d events, %v", at, fd, n, err)
+					t.Errorf("byte %d of %v is damaged: got %d events, %v, want %d or ErrCorrupt", at, fd, n, err, len(sizes))
 				}
 			}
 		}
@@ -313,11 +313,11 @@ func TestDamagedManifestAndTable(t *testing.T) {
 		for size := 0; size < len(data); size += step {
 			n, err := contents(t, d.with(fd, data[:size:size]), sizes, damageConfig())
 			if !errors.Is(err, journal.ErrCorrupt) && (err != nil || n != len(sizes)) {
-				t.Errorf("%v is cut to %d bytes: %d events, %v", fd, size, n, err)
+				t.Errorf("%v is cut to %d bytes: got %d events, %v, want %d or ErrCorrupt", fd, size, n, err, len(sizes))
 			}
 		}
 		if n := len(masks(0)) * len(data); corrupt < n/3 {
-			t.Errorf("%v: found %d of %d damages", fd, corrupt, n)
+			t.Errorf("%v: %d of %d damages were reported, want at least a third", fd, corrupt, n)
 		}
 		for _, readOnly := range []bool{false, true} {
 			missing := d.clone()
@@ -378,7 +378,7 @@ func TestSplicedLog(t *testing.T) {
 	} {
 		n, err := contents(t, im.with(im.log, c.data), sizes, damageConfig())
 		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset != int64(c.at) {
-			t.Errorf("%s, at %d: %d events, %v", c.subject, c.at, n, err)
+			t.Errorf("%s: got %d events, %v, want a CorruptError at offset %d", c.subject, n, err, c.at)
 		}
 	}
 }

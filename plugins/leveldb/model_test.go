@@ -24,7 +24,7 @@ import (
 type model struct {
 	streams   map[string]*history
 	snapshots map[string]map[uint64]snapshotState
-	// order is the latest result of queries, with the offsets.
+	// order is the result of the latest query for all events, with their offsets.
 	order []journal.Envelope
 }
 
@@ -62,7 +62,7 @@ func (m *model) setSnapshot(id string, nr uint64, f snapshotState) {
 	m.snapshots[id][nr] = f
 }
 
-// payload returns the payload of event nr of an ID. Its size depends on the numbers; some span
+// payload returns the payload of event nr of an ID. Its size depends on nr. Some payloads span
 // several blocks of a log.
 func payload(id string, nr uint64) []byte {
 	n := 20 + nr*97%200
@@ -110,7 +110,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 		return err
 	case k == 8:
 		nr := 1 + uint64(rnd.IntN(5))
-		if m.snapshots[id][nr] != stored { // the same contents each time
+		if m.snapshots[id][nr] != stored { // saving a stored snapshot again does not change it
 			m.setSnapshot(id, nr, unknown)
 		}
 		err := db.TestSnapshots().Save(ctx, snapshotOf(id, nr))
@@ -186,7 +186,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			tb.Fatal(err)
 		}
 		if highest != h.highest && highest != h.maybeHighest {
-			tb.Errorf("%s: the highest number is %d, want %d, or up to %d", id, highest, h.highest, h.maybeHighest)
+			tb.Errorf("%s: the highest sequence number is %d, want %d or %d", id, highest, h.highest, h.maybeHighest)
 		}
 		first, last := uint64(0), uint64(0)
 		for e, err := range j.Replay(tb.Context(), id, 1, journal.MaxSequenceNr) {
@@ -208,7 +208,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			deleted = first - 1
 		}
 		if deleted != h.deleted && deleted != h.maybeDeleted || first != 0 && last != highest {
-			tb.Errorf("%s: events %d to %d are stored, after deletions up to %d, or perhaps %d; the highest number is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
+			tb.Errorf("%s: got events %d to %d, want all events after %d or after %d, up to %d", id, first, last, h.deleted, h.maybeDeleted, highest)
 		}
 		h.highest, h.maybeHighest, h.deleted, h.maybeDeleted = highest, highest, deleted, deleted
 	}
@@ -242,7 +242,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	for _, e := range now {
 		tags, ok := live[nameOf(e)]
 		if !ok || !slices.Equal(tags, e.Tags) || !bytes.Equal(e.Payload, payload(e.ID, e.SequenceNr)) {
-			tb.Errorf("%s in order is %v with tags %q, want %q", nameOf(e), ok, e.Tags, tags)
+			tb.Errorf("a query returned %s with tags %q, a replay returned it: %t, with tags %q", nameOf(e), e.Tags, ok, tags)
 		}
 		if slices.Contains(tags, "third") {
 			tagged = append(tagged, nameOf(e))
@@ -264,7 +264,7 @@ func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {
 			switch {
 			case err == nil:
 				if want := snapshotOf(id, nr); f == removed || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {
-					tb.Errorf("%s: snapshot %d, which is in state %d, is %+v with %d bytes", id, nr, f, got.Metadata, len(got.Payload))
+					tb.Errorf("%s: loaded snapshot %d as %+v with %d bytes, want %+v with %d bytes (removed: %t)", id, nr, got.Metadata, len(got.Payload), want.Metadata, len(want.Payload), f == removed)
 				}
 				m.setSnapshot(id, nr, stored)
 			case errors.Is(err, snapshot.ErrNotFound):

@@ -119,7 +119,7 @@ func leaseKey(name string) string {
 }
 
 func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
-	for !s.nc.IsConnected() { // the bucket cannot be requested before
+	for !s.nc.IsConnected() { // requests fail without a connection
 		changed := s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 		if s.nc.IsConnected() {
 			break
@@ -134,7 +134,7 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	if err != nil {
 		return err
 	}
-	// A node without permission to create buckets uses an existing one.
+	// Look up the bucket first, because the node may have no permission to create one.
 	name := bucket(cfg.Cluster, cfg.Timeout)
 	if s.kv, err = js.KeyValue(ctx, name); err == nil {
 		status, failed := s.kv.Status(ctx)
@@ -184,7 +184,7 @@ func (s *Leases) Renew(ctx context.Context, name, owner string, revision uint64)
 // Delete implements lease.Store.
 func (s *Leases) Delete(ctx context.Context, name string, revision uint64) error {
 	_, err := call(ctx, s, "delete", name, func(ctx context.Context) (struct{}, error) {
-		if revision == 0 { // the server would not compare
+		if revision == 0 { // the server would delete any revision
 			return struct{}{}, lease.ErrConflict
 		}
 		return struct{}{}, conflict(s.kv.Delete(ctx, leaseKey(name), jetstream.LastRevision(revision)))
@@ -208,7 +208,7 @@ func (s *Leases) Get(ctx context.Context, name string) (lease.Entry, error) {
 	})
 }
 
-// conflict reports whether a write was refused because of its revision.
+// conflict returns lease.ErrConflict if a write was refused because of its revision, otherwise err.
 func conflict(err error) error {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
@@ -217,7 +217,7 @@ func conflict(err error) error {
 	return err
 }
 
-// call makes a call that ends at Close, and adds the operation to its error.
+// call calls f with a context that ends at Close, and adds the operation to the error.
 func call[T any](ctx context.Context, s *Leases, action, name string, f func(context.Context) (T, error)) (result T, err error) {
 	if err = lease.Check("name", name); err != nil {
 		return result, err

@@ -73,7 +73,8 @@ func project(ctx context.Context, b *run) ([]Result, error) {
 	})}, err
 }
 
-// summed returns a function that empties the read model, fills it with work, and checks it.
+// summed returns a function that empties the read model, calls work to fill it, and checks the
+// sums.
 func summed(ctx context.Context, pool *pgxpool.Pool, sums string, want int, work func() (float64, error)) func() (float64, error) {
 	return func() (float64, error) {
 		if _, err := pool.Exec(ctx, "TRUNCATE "+sums); err != nil {
