@@ -44,7 +44,7 @@
 //     skipped. Fields can therefore be added and removed without a new version, and renamed with an
 //     alias: `msgpack:"new,alias:old"`.
 //
-// JSON is an alternative, and so is a custom Format; see Registry.Using.
+// A registry can write JSON or a custom Format instead; see Registry.Using.
 //
 // # Changing the stored format
 //

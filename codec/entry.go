@@ -70,7 +70,7 @@ type upcaster struct {
 // continues the conversion. Several old types may be converted to the same new one. If f returns a
 // nil pointer, the decoding fails.
 //
-// Each Old must be a separate Go type. It may be a struct, or a named map such as "type depositedV1
+// Each Old must be a separate Go type: a struct, or a named map such as "type depositedV1
 // map[string]any" to access fields by name.
 func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) Entry {
 	return newUpcaster(name, version, f)

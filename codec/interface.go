@@ -73,8 +73,8 @@ func (e *encoder) checkBoxed(pos int) (int, error) {
 	return pos, nil
 }
 
-// checkBoxedKey checks a key of a map in an interface. Keys must be comparable, and either all or
-// none of them strings.
+// checkBoxedKey checks a key of a map in an interface. Keys must be comparable, and either all keys
+// of a map or none are strings.
 func checkBoxedKey(first, key token) error {
 	if key.kind == kindArray || key.kind == kindMap || key.kind == kindBinary {
 		return fmt.Errorf("%w: %s is the key of a map in an interface", ErrMalformed, key.kind)

@@ -332,8 +332,8 @@ func mapsOf(key, value uintptr, elem *shape) *elements {
 	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem}
 }
 
-// addFields adds the fields of a struct and of those that it embeds, level by level, so that the
-// outer ones hide the inner ones.
+// addFields adds the fields of a struct and of those that it embeds, level by level, so that outer
+// fields hide inner fields of the same name.
 func (s *shape) addFields(t reflect.Type, made map[reflect.Type]*shape) {
 	seen := map[reflect.Type]bool{t: true}
 	for level := []reflect.Type{t}; len(level) > 0; {

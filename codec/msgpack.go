@@ -15,8 +15,8 @@ import (
 // maxKept is the largest buffer that an encoder keeps for its next use.
 const maxKept = 64 << 10
 
-// encoder writes one value into a buffer. It walks the value and calls mp for each token. mp writes
-// the bytes of the token into the encoder.
+// encoder writes one value into a buffer. The encoder walks the value and calls mp for each token,
+// and mp writes the bytes of the token into the encoder.
 type encoder struct {
 	buf   []byte
 	mp    *msgpack.Encoder
@@ -88,8 +88,8 @@ func (ps *plans) encode(p *plan, v reflect.Value) (data []byte, err error) {
 	return data, err
 }
 
-// decoder reads one value from data that check has accepted, so it does not check lengths and
-// depths again. Decoded values do not refer to data.
+// decoder reads one value from data that Check has accepted, so the decoder does not check lengths
+// and depths again. Decoded values do not refer to data.
 type decoder struct {
 	data   []byte
 	pos    int
@@ -111,15 +111,15 @@ func (d *decoder) nil() bool {
 	return true
 }
 
-// body reads the bytes after the head of a string, binary data or an extension. They are valid as
-// long as data is.
+// body reads the bytes after the head of a string, binary data or an extension. They are valid
+// until data changes.
 func (d *decoder) body(t token) []byte {
 	b := d.data[d.pos : d.pos+t.size : d.pos+t.size]
 	d.pos += t.size
 	return b
 }
 
-// value reads a complete value. It is valid as long as data is.
+// value reads a complete value. The returned bytes are valid until data changes.
 func (d *decoder) value() ([]byte, error) {
 	end, err := skip(d.data, d.pos, maxDepth)
 	if err != nil {
@@ -209,9 +209,9 @@ func costArray(n int, elem uintptr) int {
 	return costNew(uintptr(size))
 }
 
-// costMap returns the cost of creating and filling a map. Go keeps entries in groups of eight, with
-// more groups than needed and, after a table was full, up to twice as many; large keys and elements
-// are stored outside.
+// costMap returns the cost of creating and filling a map. Go keeps entries in groups of eight and
+// allocates more groups than needed, up to twice as many after a table was full. Large keys and
+// elements are stored outside of the groups.
 func costMap(n int, key, elem uintptr) int {
 	cost := 48 + costNew(key) + costNew(elem) // the map and one decoded entry
 	if key > 128 {

@@ -65,8 +65,8 @@ func (ps *plans) compile(t reflect.Type) (*plan, error) {
 	return p, nil
 }
 
-// compiler creates the plans of one type and its component types. All of them are published
-// together, or none after an error.
+// compiler creates the plans of one type and its component types. They are published together.
+// After an error, none is published.
 type compiler struct {
 	plans *plans
 	made  map[reflect.Type]*plan

@@ -159,8 +159,8 @@ func isNil(v any) bool {
 	return rv.Kind() == reflect.Pointer && rv.IsNil()
 }
 
-// maxUpcasts is the maximum number of upcasters that are applied to one stored value. Without it,
-// two splits that produce each other would never end.
+// maxUpcasts is the maximum number of upcasters that are applied to one stored value. Without this
+// limit, two splits that each return the type of the other would never end.
 const maxUpcasts = 1000
 
 // reader decodes payloads with one manifest.
@@ -173,10 +173,10 @@ type reader struct {
 }
 
 // DecodeAppend appends the current values of a stored payload to dst: usually one, none if the type
-// was removed, or several if an upcaster splits it. On an error it returns dst unchanged. The error
-// wraps ErrUnknown if the registry does not contain the manifest, otherwise ErrMalformed or
-// ErrLimit, or it is the error of an upcaster or of a method of the type. DecodeAppend neither
-// modifies nor keeps the payload.
+// was removed, or several if an upcaster splits it. After an error DecodeAppend returns dst
+// unchanged. The error wraps ErrUnknown if the registry does not contain the manifest, and
+// ErrMalformed or ErrLimit if the payload cannot be decoded. Errors of upcasters and of methods of
+// the type are also returned. DecodeAppend neither modifies nor keeps the payload.
 func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) (out []any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -235,8 +235,8 @@ func (r *Registry) read(rd *reader, payload []byte) (any, error) {
 	return p.Elem().Interface(), nil
 }
 
-// upcast appends the current values of v. It applies the upcasters until only current values are
-// left, and decrements steps for each.
+// upcast appends the current values of v. It applies upcasters until only current values are left.
+// Each application decrements steps.
 func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 	for {
 		t := reflect.TypeOf(v)
@@ -273,7 +273,8 @@ func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 	}
 }
 
-// unread returns the error about a manifest without a reader, which is nil if its name was removed.
+// unread returns the error for a manifest without a reader, or nil if the name in the manifest was
+// removed.
 func (r *Registry) unread(s string) error {
 	m, ok := parseManifest(s)
 	if !ok {

@@ -71,7 +71,7 @@ func (s *structPlan) encode(e *encoder, v reflect.Value) error {
 	return nil
 }
 
-// decode fills the fields that the data has, and leaves the others as they are.
+// decode sets the fields that the data contains, and does not change the other fields.
 func (s *structPlan) decode(d *decoder, v reflect.Value) error {
 	t := d.next()
 	if t.kind != kindMap {

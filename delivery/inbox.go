@@ -12,9 +12,9 @@ import (
 // carried out again. It is an exported field of the state's struct and part of the state. The zero
 // value is empty.
 //
-// For each sender it keeps the floor and the outcomes of the deliveries above it. Only Forget
-// removes a sender, because the deliveries of a removed sender would count as new. The state of an
-// entity therefore grows with the number of its senders.
+// For each sender the Inbox keeps Header.Floor and the outcomes of the deliveries from this number
+// on. Only Forget removes a sender, because the deliveries of a removed sender would count as new.
+// The state of an entity therefore grows with the number of its senders.
 //
 // An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
 // anywhere.
@@ -28,7 +28,8 @@ type verdict struct {
 }
 
 // Seen reports whether the entity has already decided on a delivery. Then the delivery must not be
-// carried out again. Its answer is the result of Refusal, or success if that is nil.
+// carried out again. The answer to the delivery is the result of Refusal, or success if Refusal
+// returns nil.
 func (b *Inbox) Seen(h Header) bool {
 	in := b.senders[h.Sender]
 	return h.delivered() && in != nil && in.Seen(h.Nr)

@@ -8,8 +8,9 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// Header identifies a delivery. A command that is delivered embeds it, and the Outbox sets it at each
-// transmission. The event with the decision on the delivery embeds it for Inbox.Record.
+// Header identifies a delivery. A command that is delivered embeds its Header, and the Outbox sets
+// the Header at each transmission. The event with the decision on the delivery embeds the Header
+// for Inbox.Record.
 //
 // A command that was not sent by an Outbox has the zero value: Inbox.Seen returns false for it, and
 // Inbox.Record ignores it.
@@ -46,9 +47,9 @@ var (
 	_ hosting.Signal = failure{}
 )
 
-// Answered is the signal that a destination has carried out or refused a delivery. Its handler
-// persists an event, for which Apply calls Outbox.Confirm. Until then the delivery is sent and
-// answered repeatedly. An entity receives no answer to a confirmed delivery.
+// Answered is the signal that a destination has carried out or refused a delivery. The handler of
+// Answered persists an event, for which Apply calls Outbox.Confirm. Until this call the delivery is
+// sent and answered repeatedly. An entity receives no answer to a confirmed delivery.
 type Answered[M Message, R any] struct {
 	signal //nolint:unused // see type signal
 

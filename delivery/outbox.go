@@ -214,8 +214,8 @@ func (o part[M]) Next() time.Time {
 	return o.window.Next()
 }
 
-// Admit implements hosting.Part: it drops the answer to a confirmed delivery, and records a reply
-// that did not decide, which the entity does not receive.
+// Admit implements hosting.Part: it drops the answer to a confirmed delivery. A reply that did not
+// decide on the delivery is recorded and not passed to the entity.
 func (o part[M]) Admit(signal hosting.Signal) bool {
 	switch s := signal.(type) {
 	case interface{ delivery() (string, uint64) }:

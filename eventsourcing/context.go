@@ -17,8 +17,8 @@ import (
 // the empty Effect, so ctx.Persist(e).Reply(v) is a Decision and ctx.Effect is the effect that does
 // nothing.
 //
-// It is valid until the handler returns, and only on the goroutine of the handler. Effects that are
-// begun with it later do nothing.
+// A Context is valid until the handler returns, and only on the goroutine of the handler. Effects
+// that begin with an expired Context do nothing.
 type Context[S, E, R any] struct{ Effect[S, E, R] }
 
 // contextOf returns the context of an entity for a handler with reply type R. Each entity has one
@@ -51,7 +51,7 @@ func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.entit
 
 // Context returns the context of the caller, for its values and its deadline. The context of a
 // message that was sent with Tell has the values of the sender's context and ends with the runtime.
-// A signal has the context of its cause.
+// For a signal, the context comes from the message that caused the signal.
 func (c *Context[S, E, R]) Context() context.Context {
 	rt := c.entity.host.rt
 	if op := c.entity.op; op != nil {
@@ -75,8 +75,9 @@ func (c *Context[S, E, R]) Unhandled() Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: effect[S, E]{control: engine.Unhandled}}}
 }
 
-// Stash keeps the command until UnstashAll; then it is handled again. The caller waits. Beyond
-// HostOptions.StashCapacity a stashed command is answered according to HostOptions.Overflow.
+// Stash keeps the command until UnstashAll, and then the command is handled again. The caller waits
+// during this time. If HostOptions.StashCapacity commands are already stashed, the command is
+// answered according to HostOptions.Overflow.
 func (c *Context[S, E, R]) Stash() Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(engine.Stash).effect}}
 }

@@ -15,7 +15,7 @@
 //
 // One instance of an entity handles its commands one at a time, in the order of their arrival.
 // Nothing that depends on an event is visible outside before the event is durable: no reply,
-// including the reply to a command that only read. An append names the sequence number that it
+// including the reply to a command that only reads. An append names the sequence number that it
 // expects, so two instances cannot both write. When a write fails, its caller gets the exact
 // outcome: done, not done, or unknown if the caller stops waiting first.
 //
@@ -54,6 +54,6 @@
 // # Caveats
 //
 // Replies and events must not share memory with the state. Handlers must not block; Effect.Go runs
-// slow work. A callback of Then runs at most once, and not at all if the process ends before. Work
+// slow work. A callback of Then runs at most once. It does not run if the process ends first. Work
 // that must not be lost needs an event and package delivery.
 package eventsourcing

@@ -15,17 +15,17 @@ import (
 )
 
 // Effect is the list of actions that a handler returns: events to store, callbacks, timers and so
-// on. It is a value; every method returns a longer copy. Nothing happens before the handler has
-// returned it, and an Effect that is not returned does nothing (see Observer.Unreturned). The
-// handler of a command ends it with a reply, which makes it a Decision.
+// on. It is a value; every method returns a longer copy. No action starts before the handler has
+// returned the Effect. An Effect that is not returned does nothing, see Observer.Unreturned. The
+// handler of a command adds a reply at the end; the result is a Decision.
 //
-// The actions are performed in the order in which they were added, each when all events before it
-// are durable.
+// The actions are performed in the order in which they were added. Each action waits until all
+// events before it are durable.
 type Effect[S, E, R any] struct{ effect[S, E] }
 
 // Decision is an Effect with a reply. Reply, ReplyFunc, Refuse, ReplyLater, ThenReply,
-// Context.Stash and Context.Unhandled return one. The zero value has no reply: its caller gets
-// ErrNoReply.
+// Context.Stash and Context.Unhandled return one. The zero value has no reply: the caller of the
+// command gets ErrNoReply.
 type Decision[S, E, R any] struct{ decision[S, E] }
 
 // effect is an Effect without its reply type.
@@ -92,9 +92,9 @@ func computeReply(value any) any {
 	return value
 }
 
-// Persist stores events as one unit, all or none. They are applied at once, so the next handler sees
-// the state after them. Replies and callbacks wait until they are durable. Without events Persist
-// does nothing. The effect owns the slice and the events.
+// Persist stores events as one unit, all or none. The events are applied at once, so the next
+// handler sees the state that includes them. Replies and callbacks wait until the events are
+// durable. Without events Persist does nothing. The effect owns the slice and the events.
 func (e Effect[S, E, R]) Persist(events ...E) Effect[S, E, R] {
 	if len(events) == 0 {
 		return e
@@ -116,9 +116,10 @@ func (e Effect[S, E, R]) PersistAsync(events ...E) Effect[S, E, R] {
 }
 
 // Then calls f when all events before it are durable, at most once, and never in a recovery. No
-// other command is handled before. f may have side effects. f may return a further effect, which
-// follows the pending ones; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then does
-// not hold back other commands. f is not called if a write before it failed.
+// other command is handled before f has run. f may have side effects. f may return a further
+// effect, which is performed after the pending ones; to do nothing more, f returns ctx.Effect.
+// After PersistAsync or ThenAsync, Then does not hold back other commands. f is not called if a
+// write before it failed.
 func (e Effect[S, E, R]) Then(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
 	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: e.lastAsync()})
 }
@@ -200,7 +201,8 @@ func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
 }
 
 // Resolve answers an earlier command that chose ReplyLater: Token.With and Token.Refuse return the
-// resolution. A second resolution of the same token is dropped, and so is one of a zero token.
+// resolution. A second resolution of the same token is dropped, and so is the resolution of a zero
+// token.
 func (e Effect[S, E, R]) Resolve(r Resolution) Effect[S, E, R] {
 	return e.with(step[S, E]{request: r})
 }
@@ -227,7 +229,7 @@ func (e Effect[S, E, R]) Refuse(err error) Decision[S, E, R] {
 }
 
 // ReplyLater leaves the reply to a later message, which resolves the Token of this command. The
-// caller gets ErrNoReply if the entity stops before.
+// caller gets ErrNoReply if the entity stops before the reply.
 func (e Effect[S, E, R]) ReplyLater() Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, kind: delayed}}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/groupcommit"
 )
 
-// entity is the shell of one engine.Machine: its mailbox, its state and its timers. It is scheduled
-// on a worker when it has input, and the worker takes a turn with it. An idle entity consists of
-// this struct and its state only.
+// entity is the shell of one engine.Machine: its mailbox, its state and its timers. An entity that
+// has input is scheduled on a worker, which calls takeTurn. An idle entity consists of this struct
+// and its state only.
 //
 // The fields below mu are guarded by mu. All others belong to the goroutine that takes the turn.
 type entity[S, E any] struct {

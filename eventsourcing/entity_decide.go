@@ -176,7 +176,8 @@ func (e *entity[S, E]) addRequest(op *engine.Op, request any) {
 	}
 }
 
-// encodeInto encodes the state into s. If that fails it adds the signal and returns nil.
+// encodeInto encodes the state into s. If the encoding fails, encodeInto adds a SnapshotFailed
+// signal to the op and returns nil.
 func (e *entity[S, E]) encodeInto(op *engine.Op, s *engine.State) *engine.State {
 	if err := e.encodeState(s); err != nil {
 		op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})

@@ -154,7 +154,7 @@ func (e *entity[S, E]) failed(cause error) {
 	}
 }
 
-// fenceWrite is the owner of a fence.
+// fenceWrite is the groupcommit.Owner of the write of a fence.
 type fenceWrite[S, E any] struct {
 	entity  *entity[S, E]
 	request groupcommit.Request

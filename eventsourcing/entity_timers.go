@@ -202,7 +202,7 @@ func (e *entity[S, E]) updateDeadline() {
 }
 
 // resetDeadline stops the timer. A recovered instance receives the signal for its deadline again,
-// because the events of the first signal may not be stored.
+// because the events that the handler of the first signal persisted may not be stored.
 func (e *entity[S, E]) resetDeadline() {
 	x := e.extra
 	if x == nil {

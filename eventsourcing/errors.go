@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// ErrNoReply is returned for a command whose handler returned a zero Decision, and for a command
-	// with ReplyLater whose entity stops before the reply; then the error also matches ErrStopped.
-	// The command was done: its events are stored.
+	// ErrNoReply is returned for a command whose handler returned a zero Decision, and for a
+	// command with ReplyLater whose entity stops before the reply. In the second case the error
+	// also matches ErrStopped. The command was handled, and its events are stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled is returned for a command without a handler, and for Context.Unhandled.
 	ErrUnhandled = engine.ErrUnhandled
@@ -319,7 +319,8 @@ func codes(err error) []string {
 	return all
 }
 
-// errorOf returns the error of Refold with a code. It returns nil for a code of a newer version.
+// errorOf returns the error of Refold with a code. It returns nil for a code that this version does
+// not define.
 func errorOf(code string) error {
 	if code == codePanic {
 		return &PanicError{Value: "see the log of the node that hosts the entity"}

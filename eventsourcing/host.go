@@ -105,7 +105,7 @@ func (o HostOptions) validate() error {
 }
 
 // Entities are the entities of one type with state S: on this node (Local), or in a cluster
-// (sharding.Region). It is safe for concurrent use.
+// (sharding.Region). The methods are safe for concurrent use.
 type Entities[S any] interface {
 	// Ref returns the reference to the entity with this ID. The entity need not exist: the first
 	// message starts it. IDs are checked when a message is sent.
@@ -114,7 +114,7 @@ type Entities[S any] interface {
 	// Start is needed only for an entity that acts without messages. The errors are those of Ask.
 	Start(ctx context.Context, id string) error
 	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order,
-	// without starting any. An error is yielded once and last.
+	// without starting any. An error is yielded once and ends the iteration.
 	IDs(ctx context.Context) iter.Seq2[string, error]
 	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their
 	// number. A program calls it when it starts. In a cluster it covers the shards of this node and

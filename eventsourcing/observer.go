@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Observer receives the events of a runtime. Each function may be nil, and costs nothing then. The
+// Observer receives the events of a runtime. A function may be nil and then costs nothing. The
 // functions are called synchronously, must not block, and must be safe for concurrent use.
 type Observer struct {
 	// Begin is called when a command is passed to its entity. It returns the context of the command:
@@ -20,7 +20,7 @@ type Observer struct {
 	// and Command receive it. One call of Command follows.
 	Begin func(CommandInfo) context.Context
 	// Command is called when a command was answered, when a command without a reply was handled, or
-	// when its caller left before it was handled.
+	// when its caller stopped waiting before the command was handled.
 	Command func(CommandInfo)
 	// Stashed is called when a command must wait in its entity, or was stashed by a handler.
 	Stashed func(StashInfo)
@@ -39,8 +39,8 @@ type Observer struct {
 	// Dropped is called when a message without a waiting caller could not be delivered: the stash was
 	// full, or the entity or the runtime had stopped.
 	Dropped func(DroppedInfo)
-	// Unreturned is called when a handler or callback made effects and did not return them, so they
-	// had no effect. It may be called again if the command is handled again.
+	// Unreturned is called when a handler or callback made effects and did not return them. Such
+	// effects are not performed. Unreturned may be called again if the command is handled again.
 	Unreturned func(UnreturnedInfo)
 	// Stopped is called when an entity has left memory.
 	Stopped func(persistenceID string)
@@ -60,11 +60,11 @@ type CommandInfo struct {
 	PersistenceID string
 	Command       any
 	// Context is the context of the caller, used for its values. After Begin it is the context that
-	// Begin returned. The context may have ended. Commands of timers and others without a caller
-	// have context.Background.
+	// Begin returned. The context may have ended. Commands without a caller, such as those of
+	// timers, have context.Background.
 	Context context.Context //nolint:containedctx // the info is about it
-	// Attempt counts the transmissions of a command that a part sends, from 1 at each start of the
-	// part's entity. It is 0 for other commands.
+	// Attempt counts the transmissions of a command that a part sends. The count begins with 1 at
+	// each start of the part's entity. It is 0 for other commands.
 	Attempt int
 	// Began is the time at which the command was passed to its entity. Duration is the time until the
 	// reply, and 0 in Begin.
@@ -125,7 +125,8 @@ type UnreturnedInfo struct {
 	PersistenceID string
 	// Message is the command or the signal that was handled.
 	Message any
-	// Effects is the number of effects. Empty ones and those that only have a reply do not count.
+	// Effects is the number of effects. Empty effects and effects that consist of a reply only do
+	// not count.
 	Effects int
 }
 
@@ -177,7 +178,8 @@ func observing(env *engine.Envelope) *observed {
 	return s.from().observed
 }
 
-// decide resets the events, because the command is handled, possibly again.
+// decide resets the number of events before a handler runs, because a command may be handled more
+// than once.
 func (o *observed) decide() {
 	if o != nil {
 		o.info.Events, o.info.SequenceNr = 0, 0

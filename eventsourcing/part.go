@@ -17,8 +17,8 @@ type Address struct{ Type, ID string }
 
 func (a Address) String() string { return a.Type + "|" + a.ID }
 
-// Part is a field of the state that acts when the events which changed it are durable. Package
-// delivery has one, an Outbox, which sends commands: delivery.Sends returns its Part.
+// Part is a field of the state that acts when the events that changed the field are durable. An
+// example is delivery.Outbox, which sends commands: delivery.Sends returns its Part.
 type Part[S, E any] interface {
 	hosting.PartType[S, SignalHandler[S, E]]
 }
@@ -111,7 +111,7 @@ func (c *partCall) Reply(value any, err error) {
 	}
 }
 
-// send delivers a command of a part. back receives the signal of its reply.
+// send delivers a command of a part. back receives the signal that reports the reply.
 func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	from := origin{ctx: hosting.Extract(r, context.Background(), s.Metadata), attempt: s.Attempt}
 	env := &engine.Envelope{Message: s.Command}

@@ -158,12 +158,12 @@ func (r Ref[S]) String() string {
 	return r.to.typeName() + "|" + r.id
 }
 
-// Ask sends a command and waits for the reply, until ctx ends. If ctx has no end, it waits without a
-// time limit. The entity is started if it is not in memory.
+// Ask sends a command and waits for the reply, until ctx ends. If ctx has no end, Ask waits without
+// a time limit. The entity is started if it is not in memory.
 //
-// If ctx ends first, the error matches ctx.Err(). It also matches ErrOutcomeUnknown if the entity may
-// have handled the command; otherwise the command is not handled. A refusal is returned unchanged.
-// See StatusOf for the other errors.
+// If ctx ends first, the error matches ctx.Err(). If the error also matches ErrOutcomeUnknown, the
+// entity may have handled the command. Without this match, the command is not handled. A refusal is
+// returned unchanged. See StatusOf for the other errors.
 func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, error) {
 	var zero R
 	if to.to == nil {

@@ -22,7 +22,7 @@ import (
 // keeps its text, the code of a Refusal, and the errors of this package that it matches.
 type replyCodec struct{ states sync.Map } // reflect.Type to *codec.State or error
 
-// The forms of an encoded reply.
+// The first byte of an encoded reply.
 const (
 	replyNil     = 0
 	replyValue   = 1
@@ -37,7 +37,7 @@ const (
 )
 
 // append appends the encoded form of a reply. A value that can't be encoded becomes an error that
-// matches ErrNoReply, because the command was done.
+// matches ErrNoReply, because the entity has already handled the command.
 func (c *replyCodec) append(dst []byte, value any, err error) []byte {
 	switch {
 	case err != nil:
@@ -62,7 +62,7 @@ func (c *replyCodec) encode(value any) ([]byte, error) {
 	return state.Encode(boxed.Interface())
 }
 
-// decode decodes a reply into the variable to which a pointer points.
+// decode decodes a reply into the variable that into points to.
 func (c *replyCodec) decode(data []byte, into any) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: the encoded reply is empty", ErrWrongReply)

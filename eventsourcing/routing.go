@@ -49,7 +49,7 @@ func (t Type[S, E]) Protocol() Protocol[S] {
 	return Protocol[S]{Name: t.Name, Commands: t.commandRegistry()}
 }
 
-// access gives package sharding a remote.
+// access lets package sharding create a remote for the entities of a Protocol.
 type access[S any] struct {
 	hosting.RemoteAccess[Entities[S], *Runtime, remote[S], *remote[S]]
 }

@@ -168,7 +168,7 @@ func (inspection[S]) hidden() {}
 // tests and operators' tools and reaches only entities of this node. Fold reads a state without
 // starting the entity.
 //
-// f must not change or keep the state. If a write before it fails, f is called again. The errors are
+// f must not change or keep the state. If an earlier write fails, f is called again. The errors are
 // those of Ask.
 func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, seqNr uint64)) error {
 	if err := ctx.Err(); err != nil {

@@ -48,7 +48,8 @@ type Type[S, E any] struct {
 	// Apply changes the state by an event. It runs once for each persisted event, and again in
 	// every recovery. Required if there are events, unless ApplyRecorded is set.
 	Apply func(state *S, event E)
-	// ApplyRecorded is Apply with the data that is stored with the event. At most one of both is set.
+	// ApplyRecorded is Apply with the data that is stored with the event. Set Apply or
+	// ApplyRecorded, not both.
 	ApplyRecorded func(state *S, event E, record Recorded)
 	// Events are the events with their stored names. Required if entities persist any.
 	Events *codec.Registry
@@ -57,12 +58,12 @@ type Type[S, E any] struct {
 	Tags func(state *S, event E) []string
 	// Deadline returns the time at which the present state times out, or zero for none. It is
 	// computed from the state, so it survives every recovery. At that time the entity receives a
-	// StateTimeout signal, once for each deadline and instance; it receives the signal at once if the
-	// deadline passed while the entity was stopped. A deadline does not start an entity that is not
-	// in memory, see Entities.Wake. Deadline requires a handler of StateTimeout.
+	// StateTimeout signal, once for each deadline and instance. If the deadline passed while the
+	// entity was stopped, the entity receives the signal at its start. A deadline does not start an
+	// entity that is not in memory, see Entities.Wake. Deadline requires a handler of StateTimeout.
 	Deadline func(state *S) time.Time
-	// Snapshots configures when the state is saved, and how. Defaults to never; handlers may still
-	// save it with Effect.SaveSnapshot.
+	// Snapshots configures when the state is saved, and how. By default the state is saved only by
+	// handlers that return Effect.SaveSnapshot.
 	Snapshots Snapshots[S, E]
 	// DisablePipelining handles the next command only when all events before it are durable. It
 	// changes nothing but speed.

@@ -43,8 +43,8 @@ type View[E any] struct {
 }
 
 // NewView returns a view of the entity of a type with this ID. apply is called for each event, in
-// order and on one goroutine at a time. If it fails, the update ends, and the next update begins with
-// the same event.
+// order and on one goroutine at a time. If apply fails, the update ends, and the next update begins
+// with the same event.
 func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
 	pid := journal.JoinID(typ.Name, id)
 	if err := checkIDs(id, pid); err != nil {

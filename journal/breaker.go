@@ -58,12 +58,12 @@ var (
 // passed and a trial call has succeeded. The writes of such an Append also match ErrNotSent.
 //
 // A call counts as a failure if it timed out or if the store did not respond. Conflicts,
-// rejections, skipped writes and reports of damaged data are responses. A call whose caller
-// canceled it does not count. An Append with several failed writes counts as one failure. It counts
-// as a success if the store responded for any of the writes.
+// rejections, skipped writes and reports of damaged data are responses. A call that its caller
+// canceled does not count. An Append with several failed writes counts as one failure. It counts as
+// a success if the store responded for any of the writes.
 //
-// Replay is forwarded without breaker and timeout. As finds the optional interfaces of j.
-// WithBreaker never abandons a call: it waits until j returns, so j must respect its context.
+// Replay is forwarded without a breaker and without a timeout. As finds the optional interfaces of
+// j. WithBreaker never abandons a call: it waits until j returns, so j must respect its context.
 func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: WithBreaker needs a journal", ErrInvalid)

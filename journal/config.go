@@ -41,7 +41,8 @@ func (m FilterMode) String() string {
 
 // FilterConfig configures the replay filter of the runtime. The filter detects records of two
 // concurrent writers of one persistence ID. Conditional appends make such records impossible; the
-// filter protects entities from histories that were imported from a journal without them.
+// filter protects entities from histories that were imported from a journal without conditional
+// appends.
 type FilterConfig struct {
 	// Mode selects the treatment of a violation. Defaults to FilterFail. The other modes are for
 	// imported histories.

@@ -53,16 +53,17 @@
 // # Guarantees
 //
 //   - Each persistence ID has the records 1, 2, 3 and so on. A write contains the sequence number
-//     that it expects to be the highest, so of two concurrent writes one fails with ErrConflict, and
-//     neither leaves a gap.
+//     that it expects to be the highest. Of two concurrent writes, one therefore fails with
+//     ErrConflict, and neither leaves a gap.
 //   - A write is stored as a whole or not at all, and it is durable when Append reports it as stored.
-//   - The outcome of a write is stored, not stored, or unknown. NotStored distinguishes the latter
-//     two. This package never retries a write: the owner of the state must read the outcome first.
+//   - The outcome of a write is stored, not stored, or unknown. For an error, NotStored
+//     distinguishes not stored from unknown. This package never retries a write: the owner of the
+//     state must read the outcome first.
 //
 // # Caveats
 //
-//   - Payloads, tags and metadata are never copied; they must not change after they were passed to
-//     Append or yielded.
+//   - Payloads, tags and metadata are never copied. They must not be changed after they were passed
+//     to Append or yielded by a query.
 //   - A call that exceeds its timeout has an unknown outcome, and WithBreaker still waits for its
 //     return. A plugin must respect the context; otherwise later calls wait as well.
 //   - A wrapper hides the optional interfaces of the journal that it wraps. Use As instead of a type

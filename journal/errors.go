@@ -54,8 +54,8 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// RejectedError reports a write that was not stored and never can be in this form, because it is
-// too large or cannot be encoded.
+// RejectedError reports a write that was not stored and cannot be stored in this form, because it
+// is too large or cannot be encoded.
 type RejectedError struct {
 	ID string
 	// SequenceNr is the number of the invalid event, 0 if the write as a whole is invalid.

@@ -37,10 +37,10 @@ type Journal interface {
 	// writes of that ID are ErrSkipped. Writes of different IDs are independent: a conflict or
 	// rejection of one does not affect the others.
 	//
-	// A journal never retries a write. An Append may outlast ctx: it returns only when it no longer
-	// reads the slices. Payloads, tags and metadata must not change after the call begins, and the
-	// journal may keep them. The slices of writes and events belong to the caller again after the
-	// return.
+	// A journal never retries a write. An Append may return after the end of ctx, because it
+	// returns only when it no longer reads the slices. Payloads, tags and metadata must not change
+	// after the call begins, and the journal may keep them. After Append has returned, the slices
+	// of writes and events belong to the caller again.
 	Append(ctx context.Context, writes []Write) []error
 
 	// Replay yields the records of an ID with from <= SequenceNr <= to in ascending order. A from
@@ -69,8 +69,8 @@ type Journal interface {
 // IDLister is implemented by journals that can list their persistence IDs.
 type IDLister interface {
 	// PersistenceIDs yields the IDs after the given one ("" for all) in bytewise order. An ID is
-	// listed if it has a record or had one that was deleted. An error is yielded once and last. No
-	// resource is held while the loop body runs.
+	// listed if it has a record or had one that was deleted. An error is yielded once and ends the
+	// iteration. No resource is held while the loop body runs.
 	PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error]
 }
 

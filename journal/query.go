@@ -47,7 +47,8 @@ type Criteria struct {
 	Type string
 	// Tag reads only events with this tag. Empty reads all.
 	Tag string
-	// Slices reads only persistence IDs in these slices; see SliceOf. The zero value reads all.
+	// Slices reads only the events of persistence IDs in these slices; see SliceOf. The zero value
+	// reads all.
 	Slices Slices
 }
 
@@ -114,25 +115,25 @@ type Querier interface {
 	// and metadata, including the event that exceeds this size. It examines a bounded number of
 	// records and may return a page without events that has More set. It holds no resource after
 	// its return. The error matches ErrInvalid for invalid criteria, ErrOffset for an invalid
-	// offset, and the cause of ctx after its end.
+	// offset, and, if ctx has ended, the cause of ctx.
 	Query(ctx context.Context, c Criteria, after Offset) (Page, error)
 
 	// End returns the position after all events that Query can see now.
 	End(ctx context.Context) (Offset, error)
 
-	// Await returns nil when events may be visible after a position: immediately if there are any,
-	// soon after an append by this or another process, and occasionally without a reason. The error
-	// matches the cause of ctx after its end, ErrClosed if the journal is closed, and ErrOffset for
-	// an invalid offset.
+	// Await returns nil when events may be visible after a position: immediately if such events
+	// exist, otherwise soon after an append by this or another process. It may also return nil
+	// without new events. The error matches the cause of ctx if ctx has ended, ErrClosed if the
+	// journal is closed, and ErrOffset for an invalid offset.
 	Await(ctx context.Context, after Offset) error
 }
 
 // SliceCount is the number of slices that persistence IDs are spread over. It never changes.
 const SliceCount = 1024
 
-// SliceOf returns the slice of a persistence ID, from 0 to 1,023: the absolute value of the
-// remainder by 1,024 of the string hash of Java (the sum of c[i]*31^(n-1-i) over UTF-16 units as a
-// signed 32-bit number). Akka Persistence computes the same slices, so journals can be migrated.
+// SliceOf returns the slice of a persistence ID, from 0 to 1,023: the absolute value of h % 1024,
+// where h is the string hash of Java (the sum of c[i]*31^(n-1-i) over UTF-16 units as a signed
+// 32-bit number). Akka Persistence computes the same slices, so journals can be migrated.
 func SliceOf(id string) int {
 	var h int32
 	for _, r := range id {

@@ -50,8 +50,8 @@ func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2
 	})
 }
 
-// sequence returns the values that read yields. The error of read is yielded last, with the name of
-// the sequence. read returns nil when yield returns false.
+// sequence returns the values that read yields. If read returns an error, the sequence yields it
+// last, wrapped with name. read returns nil when yield returns false.
 func sequence[T any](name string, read func(yield func(T) bool) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := read(func(value T) bool { return yield(value, nil) }); err != nil {
@@ -63,8 +63,8 @@ func sequence[T any](name string, read func(yield func(T) bool) error) iter.Seq2
 
 // CurrentByID yields the events of a persistence ID with from <= SequenceNr <= to in ascending
 // order, up to the highest sequence number at the time when the loop begins. Fences and deleted
-// events are left out, so sequence numbers may be missing. It works with every journal. An error is
-// yielded once and last.
+// events are left out, so sequence numbers may be missing. CurrentByID works with every journal. An
+// error is yielded once and last.
 func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
 	return sequence(fmt.Sprintf("current events of %q", id), func(yield func(Event) bool) error {
 		highest, err := j.HighestSequenceNr(ctx, id)
@@ -137,8 +137,8 @@ func (r *reader) read(ctx context.Context) (Page, error) {
 }
 
 // Live yields the events that match c after the given offset ("" is the beginning) in the order of
-// their offsets, and continues with new events. It never completes: it ends with an error, at the
-// latest with the cause of ctx. Otherwise it behaves like Current.
+// their offsets, and continues with new events. Live never completes: it ends with an error, at the
+// latest with the cause of ctx. In all other respects it behaves like Current.
 func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
 	return sequence("live events", func(yield func(Envelope) bool) error {
 		querier, err := implemented[Querier](j)
@@ -160,9 +160,9 @@ func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[En
 }
 
 // LiveByID yields the events of a persistence ID with from <= SequenceNr <= to in ascending order,
-// including new ones, and completes when it reaches to. It never completes if to is MaxSequenceNr.
-// The ID need not exist yet. A reader that resumes after the last received sequence number gets
-// each event exactly once.
+// including new ones, and completes when it reaches to. LiveByID never completes if to is
+// MaxSequenceNr. The ID need not exist yet. A reader that resumes after the last received sequence
+// number gets each event exactly once.
 //
 // Fences and deleted events are left out, so sequence numbers may be missing; a fence at to also
 // completes the loop. An error is yielded once and last: it matches ErrNoQueries if j does not

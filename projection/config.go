@@ -23,8 +23,8 @@ type Config[E any] struct {
 	// Name identifies the stored positions: 1 to 255 bytes of valid UTF-8 without control
 	// characters. It must never change. Required.
 	Name string
-	// Journal is where the events are. It, or a journal that it wraps, has to implement
-	// journal.Querier. The projection does not close it. Required.
+	// Journal holds the events. The journal, or a journal that it wraps, must implement
+	// journal.Querier. The projection does not close the journal. Required.
 	Journal journal.Journal
 	// Criteria selects the events. Its Slices must be zero; they are divided among the workers. A
 	// change of the criteria requires a rebuild or a new name, because events that were skipped
@@ -37,9 +37,9 @@ type Config[E any] struct {
 	// Handler applies events to the read model. Required.
 	Handler Handler[E]
 	// Workers is the number of ranges of slices that are handled concurrently. The events of one
-	// persistence ID always are in order. It must divide 1,024. When it grows, ranges are divided;
-	// when it shrinks, the ranges stay as they are until the next Rebuild, with one worker each.
-	// Defaults to 1.
+	// persistence ID are always handled in order. Workers must divide 1,024. When Workers is
+	// increased, ranges are divided. When it is decreased, the ranges remain until the next
+	// Rebuild, and each keeps its own worker. Defaults to 1.
 	Workers int
 	// OnFailure is the treatment of events that cannot be handled. Defaults to failing.
 	OnFailure Strategy
@@ -51,9 +51,9 @@ type Config[E any] struct {
 	// Defaults to 0.2; a negative value disables it.
 	BackoffJitter float64
 	// MaxRestarts is the maximum number of consecutive restarts of a worker. After one more failure
-	// Run or CatchUp returns the error. Being fenced by another process, which handles the events
-	// instead, does not count. Defaults to 10 for CatchUp (about four minutes) and to no limit for
-	// Run. A negative value disables restarts.
+	// Run or CatchUp returns the error. A restart after ErrFenced does not count, because another
+	// process handles the events. Defaults to 10 for CatchUp (about four minutes) and to no limit
+	// for Run. A negative value disables restarts.
 	MaxRestarts int
 	// Logger logs each failure with the attempt, the error and the time of the next attempt, and
 	// each event that is retried or skipped. Defaults to none; failures are then visible only
@@ -141,8 +141,8 @@ type Strategy struct {
 
 // arrange returns the initial positions for a number of workers, given the stored ones. A range
 // that is too large for one worker is divided, and its parts start at the position of the range.
-// Ranges are never merged, because one may have handled events that the other has not; the result
-// may therefore have more ranges than requested.
+// Ranges are never merged, because their positions may differ. The result may therefore have more
+// ranges than requested.
 func arrange(stored []Position, workers int) ([]Position, error) {
 	ranges, err := journal.SplitSlices(workers)
 	if err != nil {

@@ -14,17 +14,17 @@ var (
 	// ErrInvalid is matched by errors about configurations and arguments.
 	ErrInvalid = errors.New("projection: invalid")
 	// ErrFenced is returned by a Store whose positions differ from those that the move expected:
-	// another process runs the same projection, or a rebuild was requested. It is not a fault: the
-	// fenced worker pauses and restarts at the stored position.
+	// another process runs the same projection, or a rebuild was requested. The error is not a
+	// fault: the fenced worker pauses and restarts at the stored position.
 	ErrFenced = errors.New("projection: fenced: the stored positions differ from the expected ones")
 	// ErrRefused is matched by an error of TxStore.Apply if the transaction was not committed
 	// because of a change by the handler, for example a deferred constraint.
 	ErrRefused = errors.New("projection: transaction refused")
-	// ErrUnavailable is matched by an error of TxStore.Apply that is not about the events, even if
-	// the handler returned an error too: the connection was lost for example.
+	// ErrUnavailable is matched by an error of TxStore.Apply that the events did not cause, such as
+	// a lost connection. It is matched even if the handler returned an error, too.
 	ErrUnavailable = errors.New("projection: store unavailable")
 	// ErrNotSetUp is matched by an error of a Store whose tables or other storage were never
-	// created. Run ends with it.
+	// created. Run returns this error.
 	ErrNotSetUp = errors.New("projection: store not set up")
 	// ErrRunning is returned by a second Run of a running projection.
 	ErrRunning = errors.New("projection: already running")

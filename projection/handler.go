@@ -27,9 +27,9 @@ type Handler[E any] interface {
 type ExactlyOnce[E, Tx any] struct {
 	// Store keeps the positions and begins the transactions. Required.
 	Store TxStore[Tx]
-	// Handle changes the read model in a transaction, which it must not end. It may be called again
-	// for the same events if the transaction was not committed, so it does nothing else. The slice
-	// is valid until it returns. Required.
+	// Handle changes the read model in a transaction, which it must not end. Handle must have no
+	// other effects, because it is called again for the same events if the transaction was not
+	// committed. The slice is valid until Handle returns. Required.
 	Handle func(ctx context.Context, tx Tx, events []Envelope[E]) error
 	// Clear empties the read model. Rebuild requires it.
 	Clear func(ctx context.Context, tx Tx) error
@@ -39,13 +39,14 @@ type ExactlyOnce[E, Tx any] struct {
 	Batch int
 }
 
-// AtLeastOnce saves the position after events were handled. After a crash it handles some again, so
-// that its handler has to be idempotent: Envelope.ID, SequenceNr and Part identify an event.
+// AtLeastOnce saves the position after events were handled. After a crash some events are handled
+// again. The handler must therefore be idempotent: Envelope.ID, SequenceNr and Part identify an
+// event.
 type AtLeastOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
-	// Handle receives one event per call, HandleBatch several; the slice is valid until the return.
-	// Exactly one of the two is required.
+	// Handle receives one event per call, HandleBatch several; the slice is valid until HandleBatch
+	// returns. Set exactly one of the two.
 	Handle      func(ctx context.Context, event Envelope[E]) error
 	HandleBatch func(ctx context.Context, events []Envelope[E]) error
 	// Clear empties the read model and may be called repeatedly. Its context ends when another
@@ -65,8 +66,9 @@ type AtLeastOnce[E any] struct {
 }
 
 // AtMostOnce saves the position before each event is handled. An event is lost if the process ends
-// in between or if the handler fails: Config.OnFailure must have no Retries, and after a failure
-// the worker continues with the next event. It saves once per event.
+// between the save and the end of the handler, or if the handler fails. Config.OnFailure must have
+// no Retries. After a failure the worker continues with the next event. The position is saved once
+// per event.
 type AtMostOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
@@ -94,11 +96,11 @@ type delivery[E any] struct {
 	// Either apply or handle is set. An error of apply that is the handler's own is a *failure.
 	apply  func(ctx context.Context, m Move, events []Envelope[E]) error
 	handle func(ctx context.Context, events []Envelope[E]) error
-	// clear empties the read model while the gate admits handlers, and then moves, in one step if
-	// the store has transactions.
+	// clear empties the read model while the gate admits handlers, and then executes the move. If
+	// the store has transactions, both happen in one transaction.
 	clear func(ctx context.Context, g *pauseGate, m Move) error
-	// checkOutcome, if not nil, is called at the start of a session: the outcome of an earlier
-	// clear may be unknown.
+	// checkOutcome, if not nil, is called at the start of a session, because the outcome of an
+	// earlier clear may be unknown.
 	checkOutcome func(ctx context.Context, name string) error
 }
 

@@ -193,8 +193,8 @@ func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 	}
 }
 
-// catchUpRestarts is the default number of consecutive restarts of CatchUp. With the pauses they
-// take about four minutes, longer than a server takes to start.
+// catchUpRestarts is the default number of consecutive restarts of CatchUp. Restarts and pauses
+// take about four minutes in total, which is longer than a server takes to start.
 const catchUpRestarts = 10
 
 // pause returns the pause after the nth consecutive failure, counted from 1. random is at least 0

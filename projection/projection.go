@@ -38,9 +38,9 @@ type Projection[E any] struct {
 // counters count since New.
 type counters struct{ handled, skipped, retries, restarts atomic.Uint64 }
 
-// New returns a projection that does nothing until Run or CatchUp. The error matches ErrInvalid and
-// names all mistakes in the configuration; it matches journal.ErrNoQueries if the journal can't be
-// read across persistence IDs.
+// New returns a projection that does nothing until Run or CatchUp. If the configuration is invalid,
+// the error matches ErrInvalid and lists all invalid fields. If the journal can't be read across
+// persistence IDs, the error matches journal.ErrNoQueries.
 func New[E any](cfg Config[E]) (*Projection[E], error) {
 	cfg = cfg.withDefaults()
 	querier, d, err := cfg.build()
@@ -51,11 +51,11 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 }
 
 // Run handles events from the stored positions on, and then new events, until ctx ends. It returns
-// the cause of ctx, or earlier an error that a restart cannot resolve: the journal is closed, its
-// offsets are of another kind, the store was not set up. Other failures are logged, shown by
-// Status, and retried after a pause, up to Config.MaxRestarts times. When Run returns, no handler
-// is running and the handled position is saved. The error matches ErrRunning if the projection is
-// already running.
+// the cause of ctx, or, before ctx ends, an error that a restart cannot resolve: the journal is
+// closed, its offsets are of another kind, the store was not set up. Other failures are logged,
+// shown by Status, and retried after a pause, up to Config.MaxRestarts times. When Run returns, no
+// handler is running and the handled position is saved. The error matches ErrRunning if the
+// projection is already running.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
 // CatchUp is like Run, but returns nil when it has handled all events that the journal had at the
@@ -64,9 +64,9 @@ func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
 // Pause waits for the running handlers and prevents further ones until Resume, also in a later Run.
-// It returns early, with the cause of ctx, if ctx ends while a handler is running; the projection
-// is paused in this case, too. It affects this process only and is not stored. A handler must not
-// call it.
+// It returns early, with the cause of ctx, if ctx ends while a handler is running; in this case the
+// projection is paused, too. A pause affects this process only and is not stored. A handler must
+// not call Pause.
 func (p *Projection[E]) Pause(ctx context.Context) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("projection %q: pause: %w", p.cfg.Name, err)
@@ -79,9 +79,9 @@ func (p *Projection[E]) Resume() { p.gate.open() }
 
 // Rebuild requests that the read model is cleared and rebuilt from the first event. The request is
 // durable when Rebuild returns nil. A projection that runs in this process starts the rebuild
-// immediately, one in another process within half a minute, and otherwise the next Run starts it.
-// Rebuild has no effect if the projection has never run. The error matches ErrNoClear if the
-// handler has no Clear.
+// immediately. A projection that runs in another process starts it within half a minute. If the
+// projection is not running, the next Run starts the rebuild. Rebuild has no effect if the
+// projection has never run. The error matches ErrNoClear if the handler has no Clear.
 func (p *Projection[E]) Rebuild(ctx context.Context) error {
 	if !p.d.clears {
 		return fmt.Errorf("projection %q: rebuild: %w", p.cfg.Name, ErrNoClear)
@@ -193,7 +193,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 }
 
 // rebuildCheckInterval is the interval of the check for a rebuild that another process requested. A
-// worker that saves its position notices it immediately.
+// worker that saves its position detects the request immediately.
 const rebuildCheckInterval = 10 * time.Second
 
 // lookForRebuild returns an error if a rebuild was requested.
@@ -283,8 +283,8 @@ func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	}
 }
 
-// showFailure sets the error of the nth consecutive failure to start. Without a pause there is no
-// further attempt.
+// showFailure sets the error of the nth consecutive failure to start. A pause of 0 means that no
+// further attempt follows.
 func (p *Projection[E]) showFailure(err error, n int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

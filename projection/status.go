@@ -47,13 +47,13 @@ type Status struct {
 	Handled, Skipped, Retries, Restarts uint64
 	// Lag is the largest known lag of a worker.
 	Lag time.Duration
-	// LagUnknownSince is the earliest LagUnknownSince of a worker, or the time since when no worker
-	// is running. It is zero while the lag of all workers is known.
+	// LagUnknownSince is the earliest LagUnknownSince of all workers, or the time at which the last
+	// worker stopped. It is zero while the lag of all workers is known.
 	LagUnknownSince time.Time
 	// CaughtUp is set if all workers are caught up.
 	CaughtUp bool
-	// Err is the error that prevented the last start, or, after a start, the error of the first
-	// worker that has one.
+	// Err is the error that prevented the last start. After a successful start, it is the error of
+	// the first worker that has an error.
 	Err error
 	// Failures is the number of consecutive failures to start, or the highest number of a worker.
 	Failures int
@@ -80,14 +80,15 @@ type WorkerStatus struct {
 	Lag time.Duration
 	// LagUnknownSince is the time since when the worker has no pending event and cannot check for
 	// more, because the journal is unavailable or does not respond, or because the worker failed or
-	// stopped. Lag is 0 then and has no meaning. It is zero while the lag is known.
+	// stopped. Lag is 0 during this time and has no meaning. LagUnknownSince is zero while the lag
+	// is known.
 	LagUnknownSince time.Time
 	// CaughtUp is set if the worker has handled all events that the journal returned at the last
-	// query. It is false while the journal cannot be queried. A worker that stopped without an
-	// error keeps the value.
+	// query. It is false while the journal cannot be queried. When a worker stops without an error,
+	// CaughtUp keeps its value.
 	CaughtUp bool
-	// Err is the last failure of the worker. It is reset when the worker makes progress: when it
-	// stores a position, or when no event is pending.
+	// Err is the last failure of the worker. Err is reset when the worker stores a position, or
+	// when no event is pending.
 	Err error
 	// Failures is the number of consecutive failures.
 	Failures int

@@ -44,8 +44,9 @@ type Store interface {
 	// nothing was saved yet.
 	Load(ctx context.Context, projection string) ([]Position, error)
 
-	// Save carries out a move: as a whole, and only if all of From are stored exactly so; otherwise
-	// it changes nothing and the error matches ErrFenced. When it returns nil the move is durable.
+	// Save replaces the positions From of a move by To, in one atomic step. If the stored positions
+	// are not exactly From, Save changes nothing, and the error matches ErrFenced. When Save
+	// returns nil, the move is durable.
 	Save(ctx context.Context, m Move) error
 
 	// Reset sets all positions of a projection to the beginning, with Clear set and without a
@@ -53,8 +54,8 @@ type Store interface {
 	Reset(ctx context.Context, projection string) error
 }
 
-// TxStore is a Store that keeps positions where the read model is, so that both change in one
-// transaction.
+// TxStore is a Store that keeps the positions in the database of the read model, so that both
+// change in one transaction.
 type TxStore[Tx any] interface {
 	Store
 
@@ -62,15 +63,15 @@ type TxStore[Tx any] interface {
 	// several times, each time with a new transaction and never concurrently. It must not call f
 	// after it has found positions other than From.
 	//
-	// Nil means that everything is durable. An error matches ErrFenced as for Save; ErrRefused if
-	// the changes of f prevent the commit; ErrUnavailable if f returned an error that the store
-	// caused. Otherwise, if f returned an error, the result wraps it. After any other error it is
-	// unknown whether the transaction was committed.
+	// When Apply returns nil, the move and the changes are durable. The error matches ErrFenced as
+	// for Save, ErrRefused if the changes of f prevent the commit, and ErrUnavailable if f returned
+	// an error that the store caused. Any other error of f is wrapped. After any other error of
+	// Apply it is unknown whether the transaction was committed.
 	Apply(ctx context.Context, m Move, f func(ctx context.Context, tx Tx) error) error
 }
 
-// Memory is a Store that loses all positions at the end of the process. It is for read models that
-// are in memory, too. The zero value is ready to use.
+// Memory is a Store that loses all positions at the end of the process. It suits read models that
+// are also kept in memory. The zero value is ready to use.
 type Memory struct {
 	mu        sync.Mutex
 	positions map[string][]Position

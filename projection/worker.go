@@ -42,8 +42,8 @@ type worker[E any] struct {
 // finishPatience is how long a worker that ends waits for its last save.
 const finishPatience = 5 * time.Second
 
-// run handles events until ctx ends, the ranges change, or no restart is left. If it is to stop at
-// the end of the journal, it returns nil there. After a failure it restarts at its stored position.
+// run handles events until ctx ends, the ranges change, or no restart is left. With once, run
+// returns nil at the end of the journal. After a failure it restarts at its stored position.
 func (w *worker[E]) run(ctx context.Context) error {
 	for {
 		err := w.stream(ctx)
@@ -218,8 +218,8 @@ func (w *worker[E]) idle(now time.Time) time.Duration {
 	return max(0, d)
 }
 
-// next handles one batch of the pending events: as many stored events as fit, at least one, and an
-// event that cannot be decoded only alone.
+// next handles one batch of the pending events: as many stored events as fit, but at least one. An
+// event that cannot be decoded forms a batch of its own.
 func (w *worker[E]) next(ctx context.Context) error {
 	items, n, events := w.pending[w.head:], 0, 0
 	for n < len(items) && (n == 0 || items[n].err == nil && events+len(items[n].events) <= w.p.d.batch) {
@@ -266,8 +266,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// read passes the pages after a position to the worker, one page ahead. It ends with ctx, with an
-// error of the journal, or, if it reads once, at the end that the journal had at the start.
+// read passes the pages after a position to the worker, one page ahead. It ends when ctx ends, at
+// an error of the journal, or, with once, at the last event that the journal had at the start.
 func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- page[E]) error {
 	query := w.p.cfg.Criteria
 	query.Slices = w.slices

@@ -47,12 +47,12 @@ var _ Store = (*guarded)(nil)
 // succeeded.
 //
 // A call counts as a failure if it timed out or if the store did not respond. ErrNotFound,
-// ErrCorrupt, ErrNewerVersion, ErrInvalid and ErrTooLarge are responses. A call whose caller
-// canceled it does not count.
+// ErrCorrupt, ErrNewerVersion, ErrInvalid and ErrTooLarge are responses. A call that its caller
+// canceled does not count.
 //
 // A call returns when its context ends or its timeout passes, even if the call of the store
-// continues. A Save that ended this way may still be stored as a whole. Close waits for such calls.
-// List is forwarded without breaker and timeout.
+// continues. The snapshot of such a Save may still be stored as a whole. Close waits for calls of
+// the store that continue. List is forwarded without breaker and timeout.
 func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: WithBreaker needs a store", ErrInvalid)

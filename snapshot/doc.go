@@ -24,8 +24,8 @@
 //	newest, err := store.Load(ctx, "account|42", snapshot.Latest())
 //
 // [Store] is the interface for plugins; package snapshottest checks an implementation. The time in
-// the metadata is that of the last covered event and not that of the save, so that a query for a
-// point in time does not depend on when the snapshot was taken.
+// the metadata is the time of the last covered event, not the time of the save. A query for a point
+// in time therefore does not depend on when the snapshot was taken.
 //
 // # The file store
 //
@@ -46,8 +46,8 @@
 //
 // Caveats: the file system must rename atomically and sync directories, as those of POSIX systems
 // do. The directory of an ID remains after the deletion of its last snapshot. Several processes may
-// use one directory at the same time; opening it restarts a save that is in progress in another
-// process.
+// use one directory at the same time; OpenFiles restarts saves that are in progress in other
+// processes.
 //
 // # Unavailable stores
 //

@@ -120,7 +120,7 @@ func (f *Files) makeDir(dir string) error {
 }
 
 // removePartials removes the files of interrupted saves. A save in progress in another process
-// loses its file and starts again.
+// loses its partial file and starts again.
 func (f *Files) removePartials() error {
 	dir := filepath.Join(f.dir, partialDir)
 	names, err := f.fs.ReadDir(dir)
@@ -150,8 +150,8 @@ func (f *Files) probe() error {
 	return nil
 }
 
-// writePartial writes a new file to the directory of partial files and returns its path. Its
-// content is durable, its name is not. After an error the file is removed.
+// writePartial writes a new file to the directory of partial files and returns its path. The
+// content of the file is durable, its name is not. After an error the file is removed.
 func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	name := filepath.Join(f.dir, partialDir, rand.Text()+partialSuffix)
 	w, err := f.fs.Create(name)
@@ -169,7 +169,8 @@ func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	return name, nil
 }
 
-// discard removes an unused partial file. If that fails, the next OpenFiles removes it.
+// discard removes an unused partial file. If the removal fails, the next OpenFiles removes the
+// file.
 func (f *Files) discard(name string) { _ = f.fs.Remove(name) }
 
 const (
@@ -180,8 +181,8 @@ const (
 	readableWidth = 40
 )
 
-// groupDir returns the directory of all IDs with the same hash prefix. Without groups, a directory
-// with a million entries would be slow to list.
+// groupDir returns the directory of all IDs with the same hash prefix. Without these directories,
+// one directory could have a million entries, which would be slow to list.
 func (f *Files) groupDir(id string) string {
 	return filepath.Join(f.dir, idHash(id)[:2])
 }
@@ -237,8 +238,8 @@ func (f *Files) numbers(id string) ([]uint64, error) {
 	return found, nil
 }
 
-// candidates returns the sequence numbers within the bounds. The times are only in the files, so
-// the caller checks their bounds.
+// candidates returns the sequence numbers within the bounds. Times are stored only inside the
+// files, so the caller checks the bounds of the time.
 func (f *Files) candidates(id string, c Criteria) ([]uint64, error) {
 	found, err := f.numbers(id)
 	c = c.Bounded()

@@ -15,10 +15,10 @@ import (
 
 var errNoMatch = errors.New("snapshot: not within the bounds")
 
-// Load returns the newest match. If files are damaged it tries the FilesConfig.MaxLoadAttempts
-// newest ones and logs a warning for each damaged file that an older one replaces. It does not skip
-// an intact file of a newer version or above FilesConfig.MaxSize: it fails with ErrNewerVersion or
-// ErrTooLarge.
+// Load returns the newest match. If files are damaged, Load tries the FilesConfig.MaxLoadAttempts
+// newest ones and logs a warning for each damaged file that it skips. Load does not skip an intact
+// file of a newer version, or one above FilesConfig.MaxSize. For these it fails with
+// ErrNewerVersion or ErrTooLarge.
 //
 // The payload belongs to the caller.
 func (f *Files) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {

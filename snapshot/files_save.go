@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// maxRestarts bounds how often a call restarts because another call changed its files. Each restart
-// means that the other call made progress.
+// maxRestarts bounds how often a call restarts because another call changed its files. A call
+// restarts only after another call has made progress.
 const maxRestarts = 100
 
 // Save writes the snapshot to a partial file, makes it durable, and renames it. Another snapshot

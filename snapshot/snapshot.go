@@ -52,17 +52,17 @@ type Snapshot struct {
 // All methods are safe for concurrent use and fail with ErrClosed after Close.
 type Store interface {
 	// Save stores a snapshot. When it returns nil, the snapshot is durable and visible to the next
-	// Load. It replaces a snapshot with the same ID and sequence number. Load never returns a part
-	// of an interrupted Save. After an error the snapshot may still be stored as a whole, now or
-	// later, so callers save only states whose events are durable in the journal. The payload is
-	// immutable and may be kept.
+	// Load. Save replaces a snapshot with the same ID and sequence number. Load never returns a
+	// part of an interrupted Save. After an error the snapshot may still be stored as a whole, now
+	// or later. Callers therefore save only states whose events are durable in the journal. The
+	// payload is immutable and may be kept.
 	Save(ctx context.Context, s Snapshot) error
 
 	// Load returns the matching snapshot with the highest sequence number, or an older match if
 	// newer ones cannot be read. It fails with ErrNotFound if no snapshot matches, and with an
-	// error that matches ErrCorrupt if snapshots match but none of those tried is readable. It
-	// never returns ErrNotFound for a store that could not be read. The payload is immutable and
-	// may be kept by both sides.
+	// error that matches ErrCorrupt if snapshots match but Load can read none of those that it
+	// tries. It never returns ErrNotFound for a store that could not be read. The payload is
+	// immutable and may be kept by both sides.
 	Load(ctx context.Context, id string, c Criteria) (Snapshot, error)
 
 	// List yields the metadata of all matches, the highest sequence number first. An error is
@@ -70,7 +70,7 @@ type Store interface {
 	List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error]
 
 	// Delete deletes all matches. It is idempotent. It fails with ErrInvalid if
-	// Criteria.CheckDelete does.
+	// Criteria.CheckDelete returns an error.
 	Delete(ctx context.Context, id string, c Criteria) error
 
 	// Close waits for the calls in progress and releases all resources. A second Close does
@@ -124,7 +124,7 @@ type Criteria struct {
 // Latest matches every snapshot.
 func Latest() Criteria { return Criteria{}.Bounded() }
 
-// UpTo matches the snapshots at or below a sequence number, and none for 0.
+// UpTo matches the snapshots at or below a sequence number. UpTo(0) matches none.
 func UpTo(seqNr uint64) Criteria {
 	c := Latest()
 	if c.MaxSequenceNr = seqNr; seqNr == 0 {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package store defines the database of a runtime: a journal and a snapshot store that are opened
-// and closed together. The plugins leveldb, postgres and inmem open one; [Of] joins parts of
-// different origin.
+// and closed together. The plugins leveldb, postgres and inmem open such databases. [Of] joins a
+// journal and a snapshot store of different origin.
 //
 //	db, err := leveldb.Open("bank-data", leveldb.Config{})
 //	if err != nil {

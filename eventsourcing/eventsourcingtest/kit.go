@@ -140,8 +140,8 @@ func (k *Kit[S, E]) Given(events ...E) {
 	k.open()
 }
 
-// Restart stops the entity and its runtime and starts it in a new runtime with the same stores. It
-// reports an error unless the state is the same.
+// Restart stops the entity and its runtime, and starts the entity in a new runtime with the same
+// stores. It reports an error unless the state is the same.
 func (k *Kit[S, E]) Restart() {
 	k.t.Helper()
 	before := k.live()

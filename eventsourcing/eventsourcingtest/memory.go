@@ -17,8 +17,8 @@ type region struct {
 }
 
 // sharing returns a description of memory that a value and the state share and that the holder of
-// the value could change. It returns "" if there is none. Unexported fields of the value are
-// ignored, because no other package can change them.
+// the value could change. It returns "" if they share no such memory. Unexported fields of the
+// value are ignored, because no other package can change them.
 func sharing(value, state any) string {
 	if value == nil {
 		return ""
@@ -119,8 +119,8 @@ func (w *walker) first(at uintptr, t reflect.Type) bool {
 	return true
 }
 
-// mutable reports whether the holder of a pointer to this type can change the memory. It can't if the
-// type is a struct without exported fields.
+// mutable reports whether the holder of a pointer to this type can change the memory. The holder
+// can't change a struct without exported fields.
 func (w *walker) mutable(t reflect.Type) bool {
 	if !w.exported || t.Kind() != reflect.Struct {
 		return true

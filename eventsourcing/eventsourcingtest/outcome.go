@@ -45,8 +45,8 @@ func WhenContext[S, E, R any](ctx context.Context, k *Kit[S, E], command eventso
 	return o
 }
 
-// Tell sends a message without a reply and waits until the message was handled. Messages that its
-// handler causes may be handled later.
+// Tell sends a message without a reply and waits until the message was handled. Messages that the
+// handler sends may be handled later.
 func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, struct{}] {
 	k.t.Helper()
 	k.checkCommand(command)

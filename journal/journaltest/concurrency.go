@@ -148,8 +148,8 @@ func concurrencyChecks() []check {
 	}
 }
 
-// reentrancyChecks returns the checks that call the journal in the body of a replay. A replay must
-// hold no resource there.
+// reentrancyChecks returns the checks that call the journal in the body of a replay. While the body
+// runs, a replay must hold no resource.
 func reentrancyChecks() []check {
 	return []check{
 		{"AppendInReplay", "the body of a replay may append to the same ID", base, func(f *fixture) {

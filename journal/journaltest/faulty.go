@@ -21,9 +21,9 @@ import (
 //	f := journaltest.NewFaulty(inmem.NewJournal())
 //	f.Inject(journaltest.Fault{Do: journaltest.Reject, ID: "account|42"})
 //
-// Faulty satisfies the contract of journal.Journal with all faults if the inner journal does, and
-// if Fault.Err does not match an error of another outcome. journal.As finds the optional interfaces
-// of the inner journal, which have no faults.
+// With any faults, Faulty satisfies the contract of journal.Journal if the inner journal does. The
+// exception is a Fault.Err that matches an error of another outcome. journal.As finds the optional
+// interfaces of the inner journal, which have no faults.
 type Faulty struct {
 	inner journal.Journal
 
@@ -373,8 +373,8 @@ const (
 	// Lose fails the call without executing it. The caller of Append receives an unknown outcome,
 	// but the write is not stored and never will be.
 	Lose Effect = iota
-	// Store executes the call and then returns an error: the outcome is unknown to the caller, but
-	// the write is stored. Replay and HighestSequenceNr fail.
+	// Store executes the call and then returns an error. The caller receives an unknown outcome,
+	// but the write is stored. Replay and HighestSequenceNr fail.
 	Store
 	// Late fails immediately and executes the call later, when the fault is released or
 	// Fault.AfterCalls is reached. The outcome is unknown until then. The inner journal receives
@@ -468,7 +468,7 @@ func (i *Injected) Landed() int {
 }
 
 // Release continues the calls that this fault stalls, and executes its late calls. It returns when
-// the late writes were stored or rejected. Calls that the fault affects afterwards are blocked
+// the late writes were stored or rejected. Calls that the fault affects after Release are stalled
 // again.
 func (i *Injected) Release() {
 	i.owner.faults.Mu.Lock()

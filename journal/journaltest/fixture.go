@@ -72,8 +72,8 @@ func (f *fixture) within(subject string, do func()) {
 	}
 }
 
-// together runs do n times concurrently and waits for all. It fails the check under the same
-// condition as within.
+// together runs do n times concurrently and waits for all calls. Like within, it fails the check if
+// a call does not return in time.
 func (f *fixture) together(subject string, n int, do func(k int)) {
 	f.Helper()
 	f.within(subject, func() {
@@ -85,7 +85,7 @@ func (f *fixture) together(subject string, n int, do func(k int)) {
 	})
 }
 
-// appendAll appends and returns one slot per write, also when all are stored.
+// appendAll appends the writes and returns one slot per write, even if all writes are stored.
 func (f *fixture) appendAll(ctx context.Context, writes ...journal.Write) []error {
 	f.Helper()
 	errs := f.j.Append(ctx, writes)

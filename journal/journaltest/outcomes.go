@@ -71,7 +71,7 @@ func outcomeChecks() []check {
 }
 
 // lateCommit stalls an append until its outcome is unknown, and commits it before or after its
-// fence. The reported outcome of the fence must hold afterwards.
+// fence. The outcome that the fence reports must then be final.
 func lateCommit(f *fixture, before bool) {
 	const id = "late"
 	first := write(id, "w", 0, 2)
@@ -114,8 +114,8 @@ func lateCommit(f *fixture, before bool) {
 }
 
 // settle appends a fence to determine whether a write with an unknown outcome is stored. If the
-// fence does not return soon, it may be waiting for the write; let continues the write. settle does
-// not end the check.
+// fence does not return soon, it may be waiting for the write; let then releases the write. settle
+// does not end the check.
 func (f *fixture) settle(lost journal.Write, let func()) (done bool) {
 	for f.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(f.ctx, time.Second)

@@ -84,8 +84,8 @@ func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journ
 	}
 }
 
-// read is like walk, but waits until it has n events, because a stored event may become visible
-// later.
+// read is like walk, but waits until it has read n events, because a stored event may become
+// visible later.
 func (f *fixture) read(q journal.Criteria, after journal.Offset, n int) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	patience, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
@@ -259,7 +259,8 @@ func queryPageChecks() []check {
 			f.wantOn(journal.Criteria{}, whole[6].Offset, whole[7:])
 		}},
 		{"QueryResume", "a read after any offset, of an event or of a page, yields each later event once", queries, func(f *fixture) {
-			// The check also resumes in the middle of a write, and at positions of another query.
+			// The check also resumes in the middle of a write, and at positions that another query
+			// returned.
 			writes := spread(4)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)

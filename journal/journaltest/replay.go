@@ -96,8 +96,8 @@ func replayChecks() []check {
 			f.wantEvents(id, f.replay(id, 4, 11), eventsOf(writes...)[3:11])
 		}},
 		{"ReplayReadAhead", "at most a page is read ahead: 1,000 records or 1 MiB", base, func(f *fixture) {
-			// The loop body deletes all events at the first event, so only events that were read
-			// ahead may follow.
+			// At the first event, the loop body deletes all events. Only events that the replay had
+			// read ahead may follow.
 			follow := func(id string) int {
 				n := 0
 				for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
@@ -167,7 +167,7 @@ func replayChecks() []check {
 					}
 				}
 			})
-			// Other checks start goroutines too, but not that many.
+			// Checks that run concurrently start goroutines too, but fewer than this limit.
 			if n := runtime.NumGoroutine() - before; n > times/2 {
 				f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
 			}

@@ -57,8 +57,8 @@ func (c Config) withDefaults() Config {
 
 // Run checks whether a journal satisfies the contracts of journal.Journal and, if journal.As finds
 // them, of journal.IDLister and journal.Querier. Each check is a parallel subtest with its own
-// journal. Run logs the checks that it leaves out because the Config or the journal does not claim
-// the capability.
+// journal. Run leaves out the checks of capabilities that the Config or the journal does not have,
+// and logs their names.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	if cfg.Open == nil {

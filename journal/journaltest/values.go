@@ -82,7 +82,7 @@ func sizeChecks() []check {
 			f.wantHistory(largest.ID, 0, largest)
 		}},
 		{"SizeOversizedPayload", "a larger payload is rejected, and its neighbours are stored", base, func(f *fixture) {
-			// This is TCK 19 for journals.
+			// This is check 19 of the TCK for journals.
 			large := write("large", "w", 0, 1)
 			large.Events[0].Payload = make([]byte, f.cfg.MaxPayload+1)
 			f.wantOversized(large)

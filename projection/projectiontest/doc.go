@@ -20,5 +20,5 @@
 //
 // # Caveats
 //
-// The suite does not test lost connections. Test these next to the store, where they can be caused.
+// The suite does not test lost connections. Test lost connections in the package of the store.
 package projectiontest

@@ -17,8 +17,8 @@ import (
 type Config struct {
 	// Open opens a store, which need not be empty. Required.
 	Open func(t T) projection.Store
-	// Reopen returns a store with the same contents, as another process would open it. Optional;
-	// without it the contents are assumed to be lost.
+	// Reopen returns a store with the same contents, as another process would open it. Optional.
+	// Without Reopen, the contents of a store are assumed to be lost.
 	Reopen func(t T, store projection.Store) projection.Store
 }
 

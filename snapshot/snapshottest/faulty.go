@@ -114,8 +114,8 @@ func (f *Faulty) Reset() {
 // on Release has an effect.
 func (i *Injected) Struck() <-chan struct{} { return i.state.Struck() }
 
-// Release continues the calls that this fault stalls. Calls that it affects afterwards are blocked
-// again.
+// Release continues the calls that this fault stalls. Calls that the fault affects after Release
+// are stalled again.
 func (i *Injected) Release() {
 	i.owner.faults.Mu.Lock()
 	defer i.owner.faults.Mu.Unlock()

@@ -18,12 +18,12 @@ type Config struct {
 	Open func(tb testing.TB) snapshot.Store
 
 	// Reopen returns a store with the same contents, after it was closed or, preferably, after a
-	// crash. It is called when no call is in progress. Optional; without it the contents are
+	// crash. It is called when no call is in progress. Optional. Without Reopen, the contents are
 	// assumed to be lost.
 	Reopen func(tb testing.TB, store snapshot.Store) snapshot.Store
 
 	// Damage makes a stored snapshot unreadable by changing the data outside of the store.
-	// Optional; without it the cases of damaged snapshots are left out.
+	// Optional. Without Damage, the cases of damaged snapshots are left out.
 	Damage func(tb testing.TB, store snapshot.Store, m snapshot.Metadata)
 
 	// MaxPayload is the size of the largest payload in bytes that is tried. It should be near the
