@@ -231,10 +231,10 @@ func jsonSize(v any) int {
 	return len(b) + 1
 }
 
-// page returns up to limit keys after a key, sorted, that have a prefix.
+// page returns up to limit keys that have the prefix and are greater than after, sorted.
 func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey {
 	var keys []AdminKey
-	last := "" // the last key of the page so far, once it has limit keys
+	last := "" // the last key of the page, once the page has limit keys
 	trim := func() {
 		slices.SortFunc(keys, func(a, b AdminKey) int { return cmp.Compare(a.Key, b.Key) })
 		if len(keys) >= limit {
@@ -256,7 +256,7 @@ func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey 
 	return keys
 }
 
-// adminGet returns a part of a value. It does not count as a use of the key.
+// adminGet returns a part of a value. The read does not count as a use of the key.
 func (r *Replicator) adminGet(ctx context.Context, request *adminRequest) (*valuePart, error) {
 	v, err := r.adminRead(ctx, request)
 	if err != nil {

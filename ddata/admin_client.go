@@ -30,8 +30,8 @@ const (
 )
 
 // Admin inspects replicators on behalf of an operator, from outside of the cluster. Its methods are
-// safe for concurrent use. Their errors are those of transport.AdminClient, or errors reported by a
-// node, which match ErrNoReplicator, ErrNotFound, ErrDeleted and ErrQuorum.
+// safe for concurrent use. A method returns an error of transport.AdminClient, or an error that a
+// node has reported. Errors of nodes match ErrNoReplicator, ErrNotFound, ErrDeleted or ErrQuorum.
 type Admin struct{ client *adminrpc.Client }
 
 // NewAdmin returns an Admin that sends its requests with client, for example that of
@@ -47,8 +47,8 @@ type At struct {
 	// Replicator is the name of a replicator of the node. Defaults to DefaultName.
 	Replicator string
 	// Timeout limits how long the node reads from other nodes, at most a minute. Defaults to
-	// Config.Timeout of the replicator. Set it below the time that the context has left: the error
-	// then reports how many nodes have answered.
+	// Config.Timeout of the replicator. Set it to less than the remaining time of the context: the
+	// error of a timeout then reports how many nodes have answered.
 	Timeout time.Duration
 }
 
@@ -119,7 +119,7 @@ func (a *Admin) GetJSON(ctx context.Context, at At, key, level string) (*AdminVa
 	return a.value(ctx, at, at.request(adminRequest{Command: commandGet, Key: key, Level: level, JSON: true}))
 }
 
-// value reads a value part by part. It starts again if the value changes.
+// value reads a value part by part. It starts again if the value changes during the transfer.
 func (a *Admin) value(ctx context.Context, at At, request *adminRequest) (*AdminValue, error) {
 	var v *AdminValue
 	node, digest := at.Node, ""

@@ -26,10 +26,10 @@ type Config struct {
 	// Name identifies a replicator on its node. Replicators with the same name on different nodes
 	// hold the same data. Up to 128 letters, digits and "_-:.". Defaults to DefaultName.
 	Name string
-	// Roles are the roles that a node needs to hold the data. It needs all of them. Start fails on
-	// other nodes, and replicators ignore them. Defaults to none: all nodes hold the data. Every
-	// member with the roles counts in majorities; a member that has not started a replicator of
-	// this name never answers.
+	// Roles are the roles that a node needs to hold the data. The node needs all of them. On a node
+	// without these roles Start fails, and replicators ignore such a node. Defaults to none: all
+	// nodes hold the data. Every member with the roles counts in majorities; a member that has not
+	// started a replicator of this name never answers.
 	Roles []string
 	// Types are the data types and element types of the program:
 	// crdt.NewTypes(codec.Types(codec.Name[Product]("product"))) allows Product as an element type.
@@ -53,8 +53,8 @@ type Config struct {
 	// a key is removed on all nodes. An exact key takes precedence over prefixes, a longer prefix
 	// over a shorter one. Each time is at least GossipInterval and must be the same on all nodes.
 	Expire map[string]time.Duration
-	// PreferOldest sends requests to the oldest nodes first, instead of to random nodes. Use it
-	// where a singleton writes.
+	// PreferOldest sends requests to the oldest nodes first, instead of to random nodes. Use it if
+	// a singleton writes the data, because a singleton runs on the oldest node.
 	PreferOldest bool
 	// Timeout is the timeout of requests whose context has no deadline. It also limits how long
 	// such a request waits before it begins. Defaults to 5 s.
@@ -71,10 +71,10 @@ type Config struct {
 	// PruneInterval is the time between searches for history of removed nodes. History that is
 	// found is moved to another node. Defaults to 2 minutes; negative disables pruning.
 	PruneInterval time.Duration
-	// PruneAfter is the time from the removal of a node until its history is pruned. It counts only
-	// while all other nodes are reachable. Defaults to 5 minutes. DurablePruneAfter applies to
-	// durable keys and defaults to 24 hours. A node that returns after a longer absence loses
-	// changes of pruned nodes that only its own disk had.
+	// PruneAfter is the time from the removal of a node until its history is pruned. The time
+	// counts only while all other nodes are reachable. Defaults to 5 minutes. DurablePruneAfter
+	// applies to durable keys and defaults to 24 hours. If a node returns after a longer absence,
+	// changes of pruned nodes that are stored only on its own disk are lost.
 	PruneAfter, DurablePruneAfter time.Duration
 	// MarkerTTL is how long nodes remember that a node was pruned. A node with history of the
 	// pruned node must not return after this time. Defaults to 6 hours. DurableMarkerTTL applies to
@@ -86,8 +86,8 @@ type Config struct {
 	// sent instead. Defaults to 50.
 	MaxDeltaOps int
 	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes. The
-	// minimum is 1. It must be slightly less than the maximum payload of the transport, and than 1
-	// MiB. Defaults to 512 KiB, or half of the maximum payload if that is less.
+	// minimum is 1. MaxEntry must be slightly less than 1 MiB and than the maximum payload of the
+	// transport. Defaults to 512 KiB, or half of the maximum payload if that is less.
 	MaxEntry int
 	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
 	MaxKeys int

@@ -49,10 +49,10 @@ func (l ReadLevel) AtLeast(n int) ReadLevel {
 	return l
 }
 
-// RepairPeers returns the level with repair: a read returns only after as many nodes as it has read
-// from hold its result. Later reads therefore return at least this result. A register with a single
-// writer is then linearizable if it is written and read at majorities. At ReadLocal, requests fail
-// with ErrInvalid.
+// RepairPeers returns the level with repair. A read with repair returns only when as many nodes
+// hold its result as took part in the read. Later reads therefore return at least this result. A
+// register with a single writer is then linearizable if it is written and read at majorities. At
+// ReadLocal, requests fail with ErrInvalid.
 func (l ReadLevel) RepairPeers() ReadLevel {
 	l.repair = true
 	return l

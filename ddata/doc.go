@@ -59,8 +59,7 @@
 //
 // # Guarantees
 //
-//   - A call that returns nil has reached as many nodes as its level requires; durable keys are on
-//     their disks. Otherwise the error reports how many nodes have taken part and which have not
+//   - A call that returns nil has reached as many nodes as its level requires, and durable keys are on the disks of these nodes. If the call fails, the error reports how many nodes have taken part and which have not
 //     answered, see Error.
 //   - A node reads its own writes, at any level.
 //   - Reads at ReadLocal return an immutable value and never wait for the loop.
@@ -75,18 +74,19 @@
 // is not a transaction: in a register that is written and read at majorities, such a write may be
 // visible to one read, invisible to the next, and visible again later. With ReadLevel.RepairPeers a
 // value that one read has returned does not disappear in later reads. Changes of several keys are
-// never atomic. All keys are in memory on all nodes: up to some hundred thousand keys, each well
-// below Config.MaxEntry. Deleted keys remain as tombstones. The clocks of nodes decide between
-// concurrent writes of a register.
+// never atomic. All nodes hold all keys in memory, so the data should have at most some hundred
+// thousand keys, each well below Config.MaxEntry. Deleted keys remain as tombstones. The clocks of
+// nodes decide between concurrent writes of a register.
 //
 // # Failures
 //
-// In a partitioned cluster, updates continue in each part at levels for which it has enough nodes,
-// and are merged when the partition heals. A node that was removed from the cluster must restart
-// with a new replicator; changes that only this node had are lost unless they are durable. If a
-// disk fails, requests that wait for it return ErrStore. If the function of an update panics,
-// nothing has changed. A replicator that has ended cannot be started again on its node: it would
-// number its changes from 1 again, and other nodes would ignore them as known changes.
+// In a partitioned cluster, updates continue in each part at the levels for which the part has
+// enough nodes. The parts merge their updates when the partition heals. A node that was removed
+// from the cluster must restart with a new replicator; changes that only this node had are lost
+// unless they are durable. If a disk fails, requests that wait for it return ErrStore. If the
+// function of an update panics, nothing has changed. A replicator that has ended cannot be started
+// again on its node: the new replicator would number its changes from 1 again, and other nodes
+// would ignore these changes as known.
 //
 // # Shutdown
 //

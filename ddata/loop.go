@@ -25,8 +25,7 @@ const (
 
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
-// run is the loop. Callers may also run requests while the loop is idle, see runInline. When it
-// returns, the replicator has ended.
+// run is the loop. Callers may also run requests while the loop is idle, see runInline. When run returns, the replicator has ended.
 func (r *Replicator) run() {
 	defer r.finish()
 	timer := time.NewTimer(0)
@@ -228,8 +227,8 @@ func (r *Replicator) finish() {
 }
 
 // maxWaiting is the maximum size of the waiting packets in bytes, and maxWaitingCount their maximum
-// number. Bulk packets and other packets are counted separately. At a limit, the transport's
-// handler waits, which also delays the sender on that lane.
+// number. Bulk packets and other packets are counted separately. At a limit, the handler of the
+// transport waits. This wait also delays the sender on that lane.
 const (
 	maxWaiting      = 16 << 20
 	maxWaitingCount = 8192

@@ -213,7 +213,7 @@ func (t *readKeys) take() (keys []string) {
 }
 
 // logThrottled writes a log line unless there was one with the same message within the last minute,
-// because other nodes or users can cause many of them.
+// because other nodes or users can cause many such lines.
 func (r *Replicator) logThrottled(level slog.Level, message string, attrs ...slog.Attr) {
 	r.throttle.Log(r.base, r.log, message, level, message, attrs...)
 }

@@ -258,7 +258,8 @@ func (r *Replicator) Flush(ctx context.Context) error {
 // Close ends the replicator on this node: open requests fail with ErrStopped, pending records are
 // written to disk, the store is closed. Other nodes keep their data, and this node still counts in
 // their majorities until it leaves the cluster. A replicator of the same name cannot be started on
-// this node afterwards. Close waits until ctx ends. The error is that of the disk, or of ctx.
+// this node afterwards. Close waits at most until ctx ends. The error is that of the disk, or of
+// ctx.
 func (r *Replicator) Close(ctx context.Context) error {
 	return r.close(ctx, errors.New("the replicator was closed"))
 }
@@ -318,11 +319,11 @@ func (r *Replicator) cause() error {
 	return r.endCause
 }
 
-// AwaitReplicas waits until this node sees at least as many nodes that count in a quorum as the
-// argument replicas, including itself. It also waits until this node has fetched the data that
-// other nodes had when it joined. Programs call it after the start before they rely on majorities:
-// a node that does not see other nodes yet is a majority of one. AwaitReplicas does not wait until
-// the replicators of other nodes have started.
+// AwaitReplicas waits until this node sees at least the given number of replicas: nodes that count
+// in a quorum, including this node. It also waits until this node has fetched the data that other
+// nodes had when it joined. Programs call it after the start before they rely on majorities: a node
+// that does not see other nodes yet is a majority of one. AwaitReplicas does not wait until the
+// replicators of other nodes have started.
 //
 // The error is that of ctx, or matches ErrStopped. It matches ErrInvalid if replicas is below 1.
 func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {

@@ -165,8 +165,7 @@ func (r *Replicator) abandoned(ctx context.Context, op, key string, c *call, dis
 	return e
 }
 
-// causeOf returns the reason why a context has ended, nil if it has not. It matches the error of
-// the context.
+// causeOf returns the reason why a context has ended, nil if the context has not ended. The reason matches the error of the context.
 func causeOf(ctx context.Context) error {
 	why, err := context.Cause(ctx), ctx.Err()
 	if err == nil || errors.Is(why, err) {
@@ -199,8 +198,7 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	return r.withBlockingUpdate(err)
 }
 
-// await waits until done is closed. If ctx or the replicator ends before, it returns the error of
-// the one that ended.
+// await waits until done is closed. If ctx or the replicator ends first, await returns the error of ctx or of the replicator.
 func (r *Replicator) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -240,9 +238,9 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 // data.
 //
 // Update calls modify at most once, and no other update function runs at the same time. modify must
-// not block. Of the replicator, it may use only Self and reads at ReadLocal. It must change values
-// with the Self of this replicator. If modify returns an error or panics, nothing has changed. The
-// replicator waits for modify and logs a slow call.
+// not block. It may use only Self and reads at ReadLocal of the replicator, and it must change
+// values with this Self. If modify returns an error or panics, nothing has changed. The replicator
+// waits for modify and logs a slow call.
 //
 // The error is an *Error. After ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid,
 // ErrBusy and ErrCanceled nothing has changed. After ErrQuorum, ErrGivenUp and ErrStore the value

@@ -19,8 +19,9 @@ import (
 // Subscribe yields the current values of the keys of a pattern when the loop begins, and then their
 // changes, until ctx or the replicator ends. Changes are reported every Config.NotifyInterval and
 // by Flush; each report contains only the last change of each key. A slow loop also receives only
-// the last change of each key. It misses only values that were replaced, and keys that were created
-// and have expired in between. A value that equals the previously reported one is not reported.
+// the last change of each key. It misses only replaced values, and keys that were created and have
+// expired between two of its iterations. A value that equals the previously reported one is not
+// reported.
 //
 // The loop ends without an error. If the replicator has ended, Replicator.Err returns the reason. A
 // loop over a pattern that cannot match any key, such as Key("visits*").Any(), logs an error and

@@ -35,7 +35,7 @@ func adminProtocol() *adminrpc.Service {
 type adminCommand string
 
 const (
-	adminCmdRegions  adminCommand = "regions"  // the regions and proxies of the node, or the one of a type
+	adminCmdRegions  adminCommand = "regions"  // the regions and proxies of the node, or only the one of the requested type
 	adminCmdShards   adminCommand = "shards"   // the shards that the node hosts, with entity counts
 	adminCmdEntities adminCommand = "entities" // the IDs of the running entities of a shard
 	adminCmdFind     adminCommand = "find"     // the location of an entity
@@ -457,7 +457,7 @@ func nameOf(node string) string {
 }
 
 // Rebalance runs the strategy of a type once and returns the number of hand-offs that it starts.
-// The node must run the coordinator of the type, otherwise the error matches ErrNoCoordinator.
+// The error matches ErrNoCoordinator if the node does not run the coordinator of the type.
 func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, err error) {
 	reply, err := a.ask(ctx, node, adminRequest{Command: adminCmdRebalance, Type: typ})
 	if err != nil {

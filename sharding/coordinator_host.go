@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// hostCoordinator is the function of the singleton. The node runs the coordinator until it returns.
+// hostCoordinator is the function of the singleton. The node runs the coordinator until the function returns.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	stopped := make(chan struct{})
 	s.inbox.Add(item{input: shardcore.StartCoordinator{}})
@@ -37,8 +37,7 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	return nil
 }
 
-// callStores starts the calls of the store and the strategy that a step requests. Each runs in its
-// own goroutine, so that none blocks the loop.
+// callStores starts the calls of the store and the strategy that a step requests. Each call runs in its own goroutine, so that no call blocks the loop.
 func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
 		s.callAsync("load", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {

@@ -103,7 +103,7 @@ func (s *shell) receiveDirect(g *fastPath, c *decodedCommand) (sent bool, err er
 }
 
 func (s *shell) passPeer(g *fastPath, c *decodedCommand) (sent bool, err error) {
-	if c.failed != nil { // the machine may relay it to a node that can decode it
+	if c.failed != nil { // the machine may relay the command to a node that can decode it
 		return false, nil
 	}
 	used, to := g.Target(shardcore.Peers, c.message.ID())
@@ -199,7 +199,7 @@ func (s *shell) passQueue(g *fastPath, from shardcore.Origin) (next queuedComman
 	return next, found, failed
 }
 
-// fail reports to the caller of a command that it was not delivered.
+// fail reports to the caller of a command that the command was not delivered.
 func (s *shell) fail(m hosting.Message, err error) {
 	s.reportDropped(m.ID(), m.Asked(), err)
 	m.Answer(nil, err)

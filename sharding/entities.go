@@ -35,7 +35,7 @@ func (s *shell) entityGone(id string, asked bool) {
 }
 
 // startEntity starts an entity. The machine gets Started after the recovery has succeeded or
-// failed; the runtime retries a failed one.
+// failed; the runtime retries a failed recovery.
 func (s *shell) startEntity(a *shardcore.Action) {
 	r := &localEntity{ShardRun: a.ShardRun, id: a.Entity, incarnation: a.Incarnation}
 	if before := s.localEntities[r.id]; before != nil { // ShardOf is not deterministic: the entity belongs to the last shard

@@ -115,8 +115,8 @@ func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint
 	return append(dst, e.payload...)
 }
 
-// replyAddress identifies the caller of a command: the node, and the number of the ask there. The
-// zero value means that no caller waits.
+// replyAddress identifies the caller of a command: the node, and the number of the ask on that
+// node. The zero value means that no caller waits.
 type replyAddress struct {
 	node   identity.Node
 	number uint64

@@ -25,10 +25,10 @@ type HealthConfig struct {
 	// started is not ready. Defaults to all types that run on the node at the time of the probe.
 	Types []string
 	// GiveUpAfter limits how long regions that are not registered delay the readiness of the node.
-	// The time counts from the first probe after the node became a member. Later the node is ready
-	// without them: a rolling restart must not wait for a coordinator that only another node can
-	// run. Defaults to 10 s; a negative value means no limit. A node with a rejected region is
-	// never ready.
+	// The time counts from the first probe after the node became a member. After this time the node
+	// is ready without these regions: a rolling restart must not wait for a coordinator that only
+	// another node can run. Defaults to 10 s; a negative value means no limit. A node with a
+	// rejected region is never ready.
 	GiveUpAfter time.Duration
 }
 

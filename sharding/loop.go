@@ -151,8 +151,8 @@ func (s *shell) terminate() {
 }
 
 // The classes of the inbox. ownCommands has the limit Tuning.BufferSize: further commands are
-// refused. At the limit of frames, the handler of the next frame blocks, and with it the lane of
-// its sender.
+// refused. At the limit of frames, the handler of the next frame blocks, and therefore the lane of
+// its sender blocks too.
 const (
 	ownCommands = iota
 	frames

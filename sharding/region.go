@@ -339,7 +339,7 @@ func hasNames(commands *codec.Registry) bool {
 }
 
 // Drain hands off all shards of this node without loss and waits until the node hosts none. The
-// region continues to route commands, and the node may still run the coordinator, but it is
+// region continues to route commands, and the node may still run the coordinator. The node is
 // allocated no shards until it restarts or Undrain is called. If there is no other region, the
 // shards have no home and their commands wait. The error is that of ctx; in this case, the
 // hand-offs continue. It matches ErrUndrained if Undrain was called before the end.
@@ -394,7 +394,7 @@ func (s *shell) beginDrain() <-chan error {
 	return drained
 }
 
-// notifyDrained ends the waiting of Drain if this node hosts nothing.
+// notifyDrained ends the waiting calls of Drain if this node hosts nothing.
 func (s *shell) notifyDrained() {
 	if len(s.drainWaiters) == 0 || len(s.machine.Hosted()) > 0 {
 		return

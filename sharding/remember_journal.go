@@ -122,7 +122,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 	return nil
 }
 
-// take returns a shard for an update. It stays busy until the update is known to be stored.
+// take returns a shard for an update. The shard stays busy until the update is known to be stored.
 func (j *journalEntities) take(shard Shard) *ownedShard {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// entityKeys is the number of keys that hold the entities of a shard, so that each stays small. It
-// never changes.
+// entityKeys is the number of keys that hold the entities of a shard, so that the value of each key stays small. The number never changes.
 const entityKeys = 5
 
 // replicatedEntities stores remembered entities in replicated data: five sets for each shard, and

@@ -112,9 +112,9 @@ func (c JournalStores) count(ctx context.Context, d *JournalData) (err error) {
 }
 
 // RemoveData removes data that FindData returned, so that the next coordinator or owner of the
-// shard begins without it. It is for data that cannot be repaired, such as after two clusters have
-// used one journal, and for types that no longer exist. No node that hosts the type may run,
-// because it would continue with its own state.
+// shard begins without this data. Use RemoveData for data that cannot be repaired, such as after
+// two clusters have used one journal, and for types that no longer exist. No node that hosts the
+// type may run, because this node would continue with its own state.
 //
 // First, RemoveData appends a record that begins an empty history. The record must follow the last
 // event that FindData found. If the history has changed since, the error matches ErrConflict and

@@ -114,8 +114,7 @@ func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shar
 	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
 }
 
-// sendReply sends a reply. A reply that exceeds the size limit is replaced by the result of
-// instead.
+// sendReply sends a reply. A reply that exceeds the size limit is replaced by the result of the function instead.
 func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) []byte) {
 	if to == rt.node.Self() {
 		rt.deliverReply(data)

@@ -160,7 +160,7 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change) err
 			last = head{rev: e.SequenceNr, time: e.Time}
 			continue
 		}
-		// A claim that lost is a conflict, never fenced: the caller claims a higher term.
+		// A claim that lost is reported as ErrConflict, never as ErrFenced, so that the caller claims a higher term.
 		if e.Manifest != coordinatorEvent || c.Claim && own < len(events) {
 			continue
 		}
@@ -187,8 +187,8 @@ const JournalPrefix = "refold.sharding|"
 // saveTimeout limits the background work on a snapshot, for which Close waits.
 const saveTimeout = 20 * time.Second
 
-// JournalStores are stores in a journal. They append events conditionally on the sequence number, and
-// save snapshots.
+// JournalStores are stores in a journal. They append events conditionally on the sequence number,
+// and save snapshots.
 type JournalStores struct {
 	// Journal is the journal, the same for all nodes of the cluster. Required.
 	Journal journal.Journal
@@ -216,8 +216,7 @@ func (c JournalStores) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// ledgers returns a function that opens the histories of one store. They share circuit breakers and
-// a background task.
+// ledgers returns a function that opens the histories of one store. The histories share circuit breakers and a background task.
 func (c JournalStores) ledgers(s Scope) (func(kind, number, event, state string, most int) *ledger, error) {
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
 		return nil, err

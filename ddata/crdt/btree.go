@@ -33,8 +33,7 @@ type node[V any] struct {
 const (
 	fullNode = 16 // a larger node is split; each change copies one node per level
 	minNode  = 4  // a smaller node is joined with a neighbour if both fit into one
-	// maxKeyBytes limits the keys of a leaf with more than one key, in bytes: inserting a key
-	// copies all of them.
+	// maxKeyBytes is the maximum total size of the keys of a leaf in bytes, because inserting a key copies all keys. A leaf with a single key may exceed the limit.
 	maxKeyBytes = 4 << 10
 )
 
@@ -257,7 +256,7 @@ func treeOf[V any](items []item[V]) tree[V] {
 	return b.tree()
 }
 
-// builder builds a tree. Items are added in the order of their distinct keys.
+// builder builds a tree. Items must be added in ascending order of their keys, and the keys must be distinct.
 type builder[V any] struct {
 	left   int // number of items to come
 	n      int
@@ -455,7 +454,7 @@ func (t packedStrings) deleted(i, n int) packedStrings {
 	return p.pack()
 }
 
-// part returns the strings with the indexes from up to but not including to, of n strings.
+// part returns the strings [from, to) of t, which has n strings.
 func (t packedStrings) part(from, to, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, from, to, n)
@@ -484,7 +483,7 @@ func (p *packer) end() {
 	p.n++
 }
 
-// addAll adds the strings with the indexes from up to but not including to, of n strings.
+// addAll adds the strings [from, to) of t, which has n strings.
 func (p *packer) addAll(t packedStrings, from, to, n int) {
 	for i := from; i < to; i++ {
 		p.add(t.at(i, n))

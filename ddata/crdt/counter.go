@@ -130,7 +130,7 @@ type counter struct {
 	kind     kind
 	up, down tallies
 	delta    *counter // the changed counts, nil if nothing has changed
-	base     *counter // the value when delta was nil; nil if delta is nil
+	base     *counter // the value before the changes in delta; nil if delta is nil
 }
 
 // add returns the counter with the count of self increased by more, or by n if more is nil.
@@ -360,8 +360,7 @@ func (t tallies) covers(other tallies) bool {
 	return true
 }
 
-// max returns the higher tally of each node. If the result equals t or other, it is that list
-// itself.
+// max returns the higher tally of each node. If the result equals t or other, max returns that list itself.
 func (t tallies) max(other tallies) tallies {
 	switch {
 	case t.covers(other):
@@ -378,7 +377,7 @@ type perNode[E any] interface {
 	compare(other E) int
 }
 
-// mergeByNode returns the higher element of each node of two lists.
+// mergeByNode merges two lists. If both lists have an element of a node, the result has the higher one.
 func mergeByNode[L ~[]E, E perNode[E]](a, b L) L {
 	next := make(L, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

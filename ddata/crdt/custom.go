@@ -202,8 +202,8 @@ func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definit
 }
 
 // DefineDelta is Define for a type with deltas. how is FreeDeltas if deltas may arrive in any
-// order, and CausalDeltas otherwise. If D has a method Ops() int, it returns the number of
-// operations in a delta. decodeDelta reads the output of D.AppendBinary. For a type that is
+// order, and CausalDeltas otherwise. If D has a method Ops() int, its result is the number of
+// operations in the delta. decodeDelta reads the output of D.AppendBinary. For a type that is
 // composed of types of this package, make D a struct of their Deltas.
 func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
 	decode func(data []byte) (T, error), decodeDelta func(data []byte) (D, error),

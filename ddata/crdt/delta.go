@@ -159,7 +159,7 @@ func (m *ormap) needsFullState(d *mapDelta) bool {
 }
 
 // ModifiedOnlyBy reports whether all changes were made with the Self of the node. Deltas of users'
-// types carry no nodes, so it is true for them.
+// types carry no nodes, so ModifiedOnlyBy returns true for them.
 func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.c.modifiedOnlyBy(node) }
 
 func (d whole) modifiedOnlyBy(node identity.Node) bool {
@@ -202,9 +202,10 @@ func (d *mapDelta) modifiedOnlyBy(node identity.Node) bool {
 func (d *customDelta) modifiedOnlyBy(identity.Node) bool { return true }
 
 // DeltaIsComplete reports whether the delta of the value describes all differences from an older
-// value. It is complete if the value was made from the older one by changes only. If the value was
-// also merged with another one, the delta is incomplete and replicas need the whole value. For a
-// user's type, DeltaIsComplete applies the delta to older and compares the encoded forms.
+// value. The delta is complete if the value was made from the older value by changes only. If the
+// value was also merged with another one, the delta is incomplete and replicas need the whole
+// value. For a user's type, DeltaIsComplete applies the delta to older and compares the encoded
+// forms.
 func (v Value) DeltaIsComplete(older Value) bool {
 	if older.c == nil {
 		return false
@@ -244,8 +245,8 @@ func (v Value) HasCustomType() bool {
 }
 
 // FullScans returns the number of operations in the delta that visit all elements of a value, such
-// as clearing a set. They are short to encode and expensive to apply, so receivers should limit
-// them. It is 0 for users' types.
+// as clearing a set. Such operations are short to encode and expensive to apply, so receivers
+// should limit their number. FullScans returns 0 for users' types.
 func (d Delta) FullScans() int { return fullScans(d.c) }
 
 func fullScans(d change) int {

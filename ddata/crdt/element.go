@@ -196,8 +196,7 @@ func wrongElement(s string, to reflect.Value) error {
 	return fmt.Errorf("%w: %.40q cannot be converted to %v", ErrElement, fmt.Sprint(plainElement(s)), to.Type())
 }
 
-// Elements of sets, keys of maps and values of registers are stored in encoded form. The first byte
-// is the type. The bytewise order is the order of the values: strings bytewise, numbers by value.
+// Elements of sets, keys of maps and values of registers are stored in encoded form. The first byte is the type. The bytewise order of encoded elements is the order of the values: strings bytewise, numbers by value.
 //
 //	0x10 string
 //	0x18..0x28 integer: 0x20 is 0, the distance from 0x20 is the number of bytes

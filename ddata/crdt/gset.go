@@ -82,7 +82,7 @@ type gset struct {
 	elem  elementKind
 	items tree[struct{}]
 	delta tree[struct{}]
-	base  *gset // the value when delta was empty; nil if delta is empty
+	base  *gset // the value before the additions in delta; nil if delta is empty
 }
 
 func (g *gset) shape() shape        { return shape{kind: kindGSet, elem: g.elem} }

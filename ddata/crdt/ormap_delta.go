@@ -81,7 +81,7 @@ func joinMapOps(a, b []*mapOp) ([]*mapOp, error) {
 	return ops, nil
 }
 
-// join returns one step with the effect of this step and a later one, or nil if there is none.
+// join returns one step with the effect of this step and a later one, or nil if no single step has this effect.
 func (op *mapOp) join(later *mapOp) (*mapOp, error) {
 	if op.kind != mapPut && op.kind != mapUpdate || later.kind != mapPut && later.kind != mapUpdate {
 		return nil, nil

@@ -197,8 +197,8 @@ func (s *orset) decode(d *decoder) {
 // the element stays: a removal affects only the additions that the removing node has seen. The zero
 // value is empty. It is immutable.
 //
-// Removed elements leave no tombstones. The size is the size of the elements, plus one number for
-// each node that has changed the set and was not pruned.
+// Removed elements leave no tombstones. A set is as large as its elements, plus one number for each
+// node that has changed the set and was not pruned.
 //
 // E is an element type as described at GSet.
 type ORSet[E any] struct{ handle[ORSet[E]] }

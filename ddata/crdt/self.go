@@ -97,7 +97,7 @@ func nodeOf(m nodeRef) identity.Node {
 	return m.Value()
 }
 
-// compareRefs is identity.Node.Compare. Either both references are zero or none is.
+// compareRefs compares two references like identity.Node.Compare. Either both references are zero or none is.
 func compareRefs(a, b nodeRef) int {
 	if a == b {
 		return 0

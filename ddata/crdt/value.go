@@ -311,8 +311,8 @@ func (v Value) Prune(self *Self, removed identity.Node) (Value, error) {
 	return v.changed(v.c.pruned(self, removed))
 }
 
-// Cleanup strips the history of a removed node that another node has taken over by Prune. The error
-// is that of a user's type.
+// Cleanup strips the history of a removed node after another node has taken over this history by
+// Prune. The error is that of a user's type.
 func (v Value) Cleanup(removed identity.Node) (Value, error) {
 	if !v.NeedsPruning(removed) {
 		return v.ResetDelta(), nil

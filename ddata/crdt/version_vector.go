@@ -177,7 +177,7 @@ func (v vector) with(d dot) vector {
 	return with(v, i, found, d)
 }
 
-// only returns the number of one node. The result shares memory with v.
+// only returns a vector with the number of one node. The result shares memory with v.
 func (v vector) only(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
@@ -194,8 +194,7 @@ func (v vector) without(node nodeRef) vector {
 	return slices.Concat(v[:i], v[i+1:])
 }
 
-// max returns the higher number of each node. If the result equals v or other, it is that vector
-// itself.
+// max returns the higher number of each node. If the result equals v or other, max returns that vector itself.
 func (v vector) max(other vector) vector {
 	switch {
 	case v.covers(other):
@@ -206,7 +205,7 @@ func (v vector) max(other vector) vector {
 	return mergeByNode(v, other)
 }
 
-// filter returns the dots for which keep returns true. If all are kept, it is v itself.
+// filter returns the dots for which keep returns true. If all dots are kept, filter returns v itself.
 func (v vector) filter(keep func(dot) bool) vector {
 	for i, d := range v {
 		if keep(d) {

@@ -21,11 +21,11 @@
 //
 // A replicator opens the store before it takes part in replication, passes all records of Load to
 // its protocol, and only then serves requests. An error stops the replicator, because continuing
-// without a record would lose acknowledged data. Afterwards it writes on a separate goroutine. The
-// protocol never waits for this goroutine: records that arrive during a call are combined into the
-// next call, which contains the last record of each key. Requests that wait for one of these
-// records are answered with the result of that call. A record that Check rejects is answered
-// separately and not passed to the store.
+// without a record would lose acknowledged data. Afterwards the replicator writes on a separate
+// goroutine. The protocol never waits for this goroutine: records that arrive during a call are
+// combined into the next call, which contains the last record of each key. Requests that wait for
+// one of these records receive the result of that call. A record that fails Check is not passed to
+// the store; requests that wait for this record receive a separate result.
 //
 // With write-behind, an option of the replicator, requests are answered at once. The first record
 // starts a timer; when it expires, the last record of each key is written. If a write fails, the

@@ -23,8 +23,8 @@ import (
 // Never is the time of an event that does not happen.
 const Never = time.Duration(math.MaxInt64)
 
-// maxDuration is the longest duration, more than 70 years. Longer durations are reduced to it.
-// Twice maxDuration can be added to a time without overflow.
+// maxDuration is the longest duration, more than 70 years. Longer durations are reduced to
+// maxDuration. Twice maxDuration can be added to a time without overflow.
 const maxDuration = time.Duration(1 << 61)
 
 // MaxKey is the maximum size of a key in bytes.

@@ -120,8 +120,7 @@ func (m *Machine) logChange(e *entry, delta crdt.Delta, whole, join bool) uint64
 	return c.pos
 }
 
-// markDelivered records that a write delivers a change to a node. The node either acknowledges it
-// or receives the whole value in the second wave.
+// markDelivered records that a write delivers a change to a node. The node either acknowledges the write or receives the whole value in the second wave.
 func (m *Machine) markDelivered(pos uint64, n identity.Node) {
 	c, f := m.deltas.at(pos), m.deltas.followers[n]
 	if c == nil || f == nil || f.mask == 0 {
@@ -305,7 +304,7 @@ type pile[T any] struct {
 	size int
 }
 
-// add adds an element of a size. It calls end first if the message becomes too large.
+// add adds an element of the given size. It calls end first if the message becomes too large.
 func (p *pile[T]) add(v T, size, most int, end func()) {
 	if p.size+size > most {
 		end()
@@ -514,8 +513,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 	case causal && item.From > have+1:
 		return deltaResult{gap: true}, nil
 	case causal && value.NeedsFullState(delta):
-		// The delta removes additions of a third node that have not arrived here yet. Those
-		// additions would arrive later and stay.
+		// The delta removes additions of a third node that have not arrived here yet. If the delta were applied now, those additions would arrive later and stay.
 		return deltaResult{gap: true}, nil
 	}
 	next, err := value.MergeDelta(delta)
@@ -541,7 +539,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 	return a, nil
 }
 
-// lacksPruning reports whether an entry still has history that was moved elsewhere.
+// lacksPruning reports whether an entry still has history that was moved to another node.
 func lacksPruning(e *entry, pruned []identity.Node) bool {
 	return slices.ContainsFunc(pruned, func(n identity.Node) bool {
 		if e == nil {

@@ -12,7 +12,7 @@
 //	effects := m.Step(now, replication.Batch{Members: members, Packets: packets, Inputs: []replication.Input{update}})
 //	effects = m.Tick(now) // at m.Next(), which every step may change
 //
-// Package ddata and the simulator drive it: they send its packets, write its records with a
+// Package ddata and the simulator drive a Machine: they send its packets, write its records with a
 // Backlog, and publish its values, replies and events.
 //
 // # Messages
@@ -25,7 +25,7 @@
 //	Pull --> Chunk                                all data, to a new node
 //
 // A change is sent as a delta to the nodes that a request needs, and soon afterwards to all others.
-// Deltas of causal types are numbered; a node that misses one requests the whole value. The
+// Deltas of causal types are numbered; a node that misses a delta requests the whole value. The
 // comparison of digests finds all other lost changes. If the data is equal, a comparison costs one
 // short message.
 //
@@ -48,7 +48,7 @@
 //     node that has not observed the takeover removes an element, the addition and the removal are
 //     concurrent. An element whose removal was acknowledged may therefore return.
 //   - If a node with durable keys returns after other nodes were pruned, or while they are pruned,
-//     it loses changes of those nodes that only its own disk had. Config.DurablePruneAfter must
+//     changes of the pruned nodes that are stored only on its own disk are lost. Config.DurablePruneAfter must
 //     exceed the downtime of nodes.
 //   - If two partitioned clusters both prune the same node, the counts of that node are counted
 //     twice once the disks of both clusters are combined.

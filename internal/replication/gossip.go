@@ -511,8 +511,7 @@ func (m *Machine) Refresh() bool {
 	return len(m.dirty) == 0
 }
 
-// Digests returns the digest of each bucket. Two nodes with equal digests hold the same data in
-// that bucket.
+// Digests returns the digest of each bucket. Two nodes with equal digests of a bucket hold the same data in that bucket.
 func (m *Machine) Digests() (all [BucketCount]Digest) {
 	m.updateDigests()
 	for i := range all {

@@ -103,8 +103,8 @@ func (m *Machine) takesPart(o *identity.Member) bool {
 }
 
 // countsIn reports whether this node counts for a level. A Joining or WeaklyUp node holds the data
-// but is not part of a majority. Otherwise, two such nodes that do not see each other could each
-// reach a majority by counting themselves.
+// but is not part of a majority. If such nodes counted, two of them that do not see each other
+// could each reach a majority by counting themselves.
 func (m *Machine) countsIn(l Level) bool {
 	if l.Kind != Majority && l.Kind != MajorityPlus {
 		return true

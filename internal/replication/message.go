@@ -149,8 +149,7 @@ type Entry struct {
 // Marker is the state of pruning a removed node.
 type Marker struct {
 	Removed identity.Node
-	// Performed reports that the history was moved to another node. Until Obsolete (Unix
-	// milliseconds), it must be stripped from all other copies.
+	// Performed reports that the history was moved to another node. Until Obsolete (Unix milliseconds), this history must be stripped from all other copies.
 	Performed bool
 	Obsolete  uint64
 	// Owner is the node that will take over the history once all nodes are in Seen, which is

@@ -121,8 +121,7 @@ func (m *Machine) repaired(r *round) {
 	m.finish(r, r.found, nil)
 }
 
-// repair writes the result to the nodes that returned another value first, and to other nodes in
-// the second wave.
+// repair writes the result of a read to other nodes: first to the nodes that returned another value, and in the second wave to further nodes.
 func (m *Machine) repair(r *round, e *entry) {
 	m.updateDigest(e)
 	slices.SortStableFunc(r.targets, func(a, b target) int {

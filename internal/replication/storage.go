@@ -358,7 +358,7 @@ func (b *Backlog) Return(w Writing) {
 	}
 }
 
-// Fit returns the records that pass Check, and the results for the others.
+// Fit returns the records that pass Check, and results with the error of Check for the other records.
 func Fit(stores []Store) (fit []Store, unfit []Stored) {
 	for i := range stores {
 		if err := (durable.Record{Key: stores[i].Key, Data: stores[i].Data}).Check(); err != nil {

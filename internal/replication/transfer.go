@@ -46,7 +46,7 @@ type part struct {
 	done     bool
 }
 
-// startPull starts fetching the data if the node is new: disjoint parts from a few older nodes.
+// startPull starts fetching the data if the node is new. It fetches disjoint parts from a few older nodes.
 func (m *Machine) startPull() {
 	p := &m.pull
 	s := &m.members

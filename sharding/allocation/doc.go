@@ -31,6 +31,5 @@
 // Shards move only at a good time: all regions run the same version, all members are reachable, no
 // member is joining, and the cluster is not shutting down.
 //
-// Strategies and their settings must be equal on all nodes that may run the coordinator. Otherwise
-// each new coordinator moves shards back.
+// Strategies and their settings must be equal on all nodes that may run the coordinator. If they differ, each new coordinator reverses moves of the previous coordinator.
 package allocation

@@ -51,7 +51,7 @@ func (s LeastShards) Rebalance(v View) []Shard {
 		return nil
 	}
 	part := (n + len(regions) - 1) / len(regions)
-	// 0.29 of 100 is slightly less than 29 in floating point.
+	// In floating point, 0.29*100 is slightly less than 29. The small addend corrects this.
 	share := int(math.Floor(cmp.Or(s.RelativeLimit, 0.1)*float64(n) + 1e-9))
 	limit := max(1, min(share, cmp.Or(s.AbsoluteLimit, 20)))
 	var chosen []Shard

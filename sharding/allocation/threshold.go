@@ -12,10 +12,11 @@ import (
 )
 
 // Threshold moves shards from the fullest region when the fullest and the best region differ by
-// more than a threshold. It moves a few at a time and continues while others are moving.
+// more than a threshold. It moves a few shards at a time and does not wait until earlier moves have
+// ended.
 type Threshold struct {
-	// Difference is the number of additional shards that the fullest region may have, and the
-	// maximum number of shards that one decision moves. Defaults to 1.
+	// Difference is the number of additional shards that the fullest region may have compared with
+	// the best region, and the maximum number of shards that one decision moves. Defaults to 1.
 	Difference int
 	// MaxMoving is the maximum number of shards that are moving. Defaults to 3.
 	MaxMoving int

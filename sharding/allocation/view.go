@@ -175,7 +175,7 @@ func Find(regions []Region, n identity.Node) (int, bool) {
 func All(v View, requests []Request, pick func(View, Request) (identity.Node, bool)) []identity.Node {
 	v.Regions = slices.Clone(v.Regions)
 	for i := range v.Regions {
-		v.Regions[i].Shards = slices.Clip(v.Regions[i].Shards) // an append copies
+		v.Regions[i].Shards = slices.Clip(v.Regions[i].Shards) // so that an append copies the slice
 	}
 	answers := make([]identity.Node, len(requests))
 	for k, request := range requests {

@@ -28,8 +28,8 @@ var ErrInvalid = errors.New("passivation: invalid")
 type Settings struct {
 	// Disabled turns automatic passivation off.
 	Disabled bool
-	// IdleTimeout stops entities that have received no message for longer. Defaults to 2 minutes
-	// without a Limit, and to no timeout with one. A negative value means no timeout.
+	// IdleTimeout stops entities that have received no message for longer than this time. Defaults
+	// to 2 minutes without a Limit, and to no timeout with one. A negative value means no timeout.
 	IdleTimeout time.Duration
 	// IdleInterval is the time between two checks for idle entities. Defaults to half of
 	// IdleTimeout.

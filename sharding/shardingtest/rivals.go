@@ -20,7 +20,7 @@ import (
 type rivals struct {
 	*fixture
 	trouble bool
-	ready   sync.WaitGroup // all have loaded once, so that they claim the same term
+	ready   sync.WaitGroup // all rivals have loaded once, so that they claim the same term
 
 	mu     sync.Mutex
 	terms  map[uint64]string // owners of acknowledged terms
@@ -55,7 +55,7 @@ func (r *rivals) act(a *actor, node, rounds int) {
 	})
 	for range rounds {
 		mend := r.strike(a, node, rnd)
-		for range 30 { // until it holds a term
+		for range 30 { // until the coordinator holds a term
 			loaded := r.check(a)
 			first()
 			if loaded && r.claim(a) {
@@ -67,7 +67,7 @@ func (r *rivals) act(a *actor, node, rounds int) {
 				}
 				break
 			}
-			for range rnd.IntN(4) { // otherwise they would stay in step
+			for range rnd.IntN(4) { // a random number of loads, so that the rivals do not stay in step
 				r.check(a)
 			}
 		}
@@ -164,7 +164,7 @@ func claimLate(f *fixture) {
 			c, err := a.claimInTrouble(fault, moment)
 			f.quench(sharding.Scope{Type: fmt.Sprint("other", scope)})
 			if err == nil {
-				break // the call had ended before
+				break // the call had ended before the fault
 			}
 			a.mustLoad()
 			if !a.state.Equal(c.After) {
@@ -197,7 +197,7 @@ func moments(fault Fault) []time.Duration {
 	return all
 }
 
-// claimInTrouble claims the first term during a fault, which it repairs.
+// claimInTrouble claims the first term during a fault, and repairs the fault afterwards.
 func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (coordinator.Change, error) {
 	struck := make(chan func(), 1)
 	strike := func() { struck <- fault.Strike(0) }

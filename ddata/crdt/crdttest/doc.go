@@ -27,6 +27,6 @@
 //
 // # Caveats
 //
-// A passed run means that no counter-example was found. It does not check that the type has the
-// right meaning or that its decoder withstands hostile data.
+// A passed run means only that no counter-example was found. The package does not check that the
+// type has the right meaning or that its decoder withstands hostile data.
 package crdttest

@@ -190,7 +190,7 @@ func (w *world[T]) deltasJoin() {
 	})
 }
 
-// prunes removes the last node and lets the first one take over its history.
+// prunes removes the last node and lets the first node take over the history of the removed node.
 func (w *world[T]) prunes() {
 	all := w.converge()
 	leader, removed := w.selves[0], w.selves[len(w.selves)-1].Node()
