@@ -118,8 +118,8 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 	})
 }
 
-// find returns the incarnation to wait for, and whether it is the only node that can respond. It
-// does not check that the member exists; the queried node does.
+// find returns the incarnation to wait for, and whether this incarnation is the only node that can
+// respond. It does not check that the member exists, because the queried node does.
 func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (peer string, alone bool, err error) {
 	if !c.Wait {
 		return c.Node, false, nil

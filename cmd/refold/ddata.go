@@ -32,8 +32,8 @@ type replicatorFlag struct {
 	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
 
-// query connects and calls do with the node to query. Without --ask, if the responding node lacks
-// the replicator, it tries the other members.
+// query connects and calls do with the node to query. Without --ask, if the responding node has no
+// such replicator, query tries the other members.
 func (f *replicatorFlag) query(ctx context.Context, common *ddataCommand, do func(n *nodes, at ddata.At) error) error {
 	return common.with(func(n *nodes) error {
 		// The server's time-out is shorter than the client's, so that the response can arrive.
@@ -120,7 +120,7 @@ func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *dd
 		var types *crdt.Types
 		value, err := types.Decode(v.Data)
 		text := json.RawMessage(operator.ValueJSON(value))
-		if errors.Is(err, crdt.ErrUndefined) { // the node has the type, this program does not
+		if errors.Is(err, crdt.ErrUndefined) { // the node has the type, but this program does not
 			if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
 				text = v.Data
 			}

@@ -39,8 +39,8 @@ type shardNode struct {
 	leaves bool
 }
 
-// silent returns the reason why a member has not responded. It returns nil if no response is
-// expected: the member has no region, or is leaving.
+// silent returns the reason why a member has not responded. It returns nil if the member need not
+// respond, because it has no region or is leaving.
 func (n *shardNode) silent() error {
 	if n.leaves || errors.Is(n.Err, sharding.ErrNoRegion) {
 		return nil

@@ -89,7 +89,7 @@ func (c *removeCommand) message(env *operator.Env, text string) error {
 // requireStopped returns an error if a node runs, or if the command cannot determine that no node runs.
 func (c *removeCommand) requireStopped(ctx context.Context) error {
 	if c.Cluster == "" {
-		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // only one process can open it
+		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // only one process can open a LevelDB directory
 			return nil
 		}
 		return errors.New("cannot determine whether nodes run: use --cluster to query them, or --nodes-are-stopped to confirm that none runs")

@@ -18,7 +18,8 @@ import (
 )
 
 // This file is the complete bank account: its commands, events and state, and the logic between
-// them. The other files in this directory only use it. Copy it to start an aggregate of your own.
+// them. The other files in this directory only use the account. Copy this file to start an
+// aggregate of your own.
 
 type (
 	// Event is an event of an account.

@@ -60,7 +60,7 @@ func newAPI(b *bank, log *slog.Logger) http.Handler {
 	}))
 	mux.HandleFunc("GET /accounts/{id}", a.respond(a.lookup))
 	mux.HandleFunc("GET /accounts/{id}/statement", func(w http.ResponseWriter, r *http.Request) {
-		answer, err := a.statement(r) // a long history takes more than askTimeout
+		answer, err := a.statement(r) // reading a long history takes more than askTimeout
 		a.answer(w, r, answer, err)
 	})
 	return http.NewCrossOriginProtection().Handler(mux)
@@ -124,7 +124,7 @@ func (a *api) execute(r *http.Request, command string, body transferRequest) (an
 	return receiptBody{receipt.Balance.Decimal(), string(receipt.Balance.Currency()), receipt.Transfer}, err
 }
 
-// lookup asks the account, or reads the journal if the request is about a past state.
+// lookup asks the account, or replays the journal if the request names a past state.
 func (a *api) lookup(r *http.Request) (any, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	id, in := r.PathValue("id"), money.Currency(q.Get("in"))

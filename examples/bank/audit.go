@@ -560,7 +560,8 @@ func (r *auditReport) total(c money.Currency) *total {
 func add(sum *big.Int, a money.Amount) { sum.Add(sum, big.NewInt(a.Minor())) }
 func sub(sum *big.Int, a money.Amount) { sum.Sub(sum, big.NewInt(a.Minor())) }
 
-// desk adds both sides of a conversion. Without a conversion it does nothing.
+// desk adds both sides of a conversion to the balance of the exchange desk. Without a conversion it
+// adds nothing.
 func (a *auditor) desk(in, out money.Amount) {
 	if in.Currency() == out.Currency() {
 		return

@@ -44,7 +44,7 @@ type branchConfig struct {
 }
 
 // branch is a cluster node that runs the bank. It hosts some of the accounts and has references to
-// all of them; these work as in a bank without a cluster.
+// all accounts. The references work as in a bank without a cluster.
 type branch struct {
 	*bank
 
@@ -73,7 +73,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 			node.Stop()
 			closed := b.close()
 			if failure := b.failure(); failure != nil {
-				err = failure // the failure of the node has caused err
+				err = failure // err is a consequence of the failure of the node
 			}
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
@@ -144,8 +144,9 @@ func branchNames(n int) (all []string) {
 // wakeInterval is the maximum time between two searches for pending transfers.
 const wakeInterval = time.Minute
 
-// keepAwake starts the accounts of this branch with pending transfers: those of a removed branch, and
-// those that left memory when their shard moved. It runs until the node ends.
+// keepAwake starts the accounts of this branch that have pending transfers. These are accounts of a
+// removed branch, and accounts that left memory when their shard moved. keepAwake runs until the
+// node ends.
 func (b *branch) keepAwake() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -37,7 +37,7 @@ type logRecord struct {
 
 func openLog(path string) (*eventLog, error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // see eventLog
+		return nil, nil //nolint:nilnil // a nil *eventLog discards all records
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the path is the operator's
 	if err != nil {

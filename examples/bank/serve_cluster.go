@@ -28,7 +28,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 	all, seeds := []string{c.Name}, c.Join
 	if c.Nodes > 0 {
 		all = branchNames(c.Nodes)
-		seeds = all[:1] // the others are in this process
+		seeds = all[:1] // the other branches are in this process
 	}
 	listeners, err := c.listen(app.ctx, len(all))
 	if err != nil {

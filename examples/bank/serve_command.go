@@ -84,8 +84,8 @@ func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 	return nil
 }
 
-// members is the number of branches required before accounts are hosted, so that the first branch
-// does not receive all of them.
+// members returns the number of branches required before accounts are hosted. Without this number,
+// the first branch would receive all accounts.
 func (f *clusterFlags) members() int {
 	if f.Nodes > 0 {
 		return f.Nodes

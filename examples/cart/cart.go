@@ -25,8 +25,8 @@ type Item struct {
 	Quantity int64
 }
 
-// Addition is one addition to a cart. Request is the name that the customer's program gave the
-// request. The program may repeat the request on any node; the addition counts once.
+// Addition is one addition to a cart. Request is the ID that the customer's program gave the
+// request. The program may repeat the request on any node. The addition counts once.
 type Addition struct {
 	Request  string
 	Product  string

@@ -41,8 +41,9 @@ func main() {
 	}
 }
 
-// run runs the example. patience is the time-out of each operation. less is the time-out after the
-// crashes: a node contacts further nodes after a part of that time.
+// run runs the example. patience is the time-out of each operation before the crashes. less is the
+// time-out after the crashes. It is shorter, because a node contacts further nodes after a part of
+// the time-out.
 func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
 	s.say("Three nodes start ...\n")

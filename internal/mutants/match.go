@@ -74,7 +74,8 @@ func (p piece) matchAt(f *file, at int) (match, bool) {
 	return m, true
 }
 
-// add lets an identifier stand for a name. It returns false if it stands for another one.
+// add lets an identifier stand for a name. It returns false if the identifier already stands for
+// another name.
 func (n names) add(x lexeme, name string) bool {
 	key := identifier{name: x.text, selected: x.selected}
 	if known, ok := n[key]; ok {
@@ -140,7 +141,8 @@ func (n names) rename(code string) string {
 type combination struct {
 	matches []match
 	names   names
-	// score is the weight of the equal identifiers and strings. all is the weight of all of them.
+	// score is the weight of the equal identifiers and strings. all is the weight of all
+	// identifiers and strings.
 	score, all float64
 }
 

@@ -140,7 +140,7 @@ func (d *directory) matchText(old string) []match {
 	return found
 }
 
-// CheckTests checks that each name of -run is that of a test in the package that go test runs.
+// CheckTests checks that each name of -run is the name of a test in the package that go test runs.
 func (s *Source) CheckTests(m Mutant) error {
 	run := slices.Index(m.Test, "-run")
 	if run < 0 || run+1 == len(m.Test) {

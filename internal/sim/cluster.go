@@ -25,7 +25,7 @@ type cluster struct {
 	data  *data
 	shard *sharding
 
-	hosts  []*host // also those that have ended
+	hosts  []*host // all processes, including those that have ended
 	byNode map[identity.Node]*host
 	names  []string // names of the nodes that should run
 
@@ -42,9 +42,9 @@ type cluster struct {
 	// State of the faults.
 	overload       map[string]time.Duration // delay of overloaded nodes
 	overloadEnd    map[string]time.Duration // when the last message of an overload is handled
-	deaf           map[string]time.Duration // since when a node does not receive its own messages
+	deaf           map[string]time.Duration // the time since which a node receives none of its own messages
 	leaving        map[identity.Node]bool
-	twins          map[identity.Node]bool // nodes whose name is in use
+	twins          map[identity.Node]bool // nodes that were started under a name in use
 	cannotJoin     map[identity.Node]membership.Reason
 	notRestarted   map[string]bool // names that are not restarted
 	runningFaults  int             // running faults for which a member may be downed
@@ -57,7 +57,7 @@ type cluster struct {
 
 // Violation describes a broken invariant.
 type Violation struct {
-	// Invariant is its name.
+	// Invariant is the name of the broken invariant.
 	Invariant string
 	At        time.Duration
 	Node      identity.Node
@@ -194,7 +194,7 @@ func (c *cluster) supervise() {
 		}
 		c.restart(name)
 	}
-	for _, h := range c.living() { // a joining node may wait for a seed that no longer exists
+	for _, h := range c.living() { // the node may wait for a seed that no longer exists
 		if c.restarts && !h.m.Member() && c.w.Now() > h.p.Began()+40*time.Second && c.w.Rand.IntN(5) == 0 {
 			c.w.Logf("%v is killed: it does not join", h.p.Node())
 			h.kill()

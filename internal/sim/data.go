@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
-// data is the simulated replicated data of a cluster with an external record of it: the requests,
-// the answers, and the data that each replicator holds.
+// data is the simulated replicated data of a cluster. It also keeps an external record for the
+// checks: the requests, the answers, and the data that each replicator holds.
 type data struct {
 	workload
 
@@ -58,7 +58,7 @@ func (d *data) begin() {
 // view is the set of nodes that count in a quorum, in the view of one node.
 type view struct {
 	nodes []identity.Node // sorted
-	gone  map[*view]int   // number of its nodes that are missing in another view
+	gone  map[*view]int   // number of nodes of this view that are missing in another view
 }
 
 func (v *view) missingIn(other *view) int {
@@ -75,7 +75,7 @@ func (d *data) view(r *replicator, l replication.Level) *view {
 	for _, m := range r.h.m.Gossip().Members() {
 		switch {
 		case m.Node == self && (m.Status == identity.Joining || m.Status == identity.WeaklyUp) && (l.Kind == replication.Majority || l.Kind == replication.MajorityPlus):
-			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // not part of a majority yet
+			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // a Joining or WeaklyUp node does not count itself in a majority
 		case m.Node == self:
 		case m.Status == identity.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
 		case m.Status == identity.Up, m.Status == identity.Leaving, m.Status == identity.Exiting:
@@ -372,7 +372,7 @@ func (r *replicator) carry(e replication.Effects) {
 	if e.Stopped && !r.ended {
 		r.end()
 	}
-	r.m.Reuse(e) // like the shell does, so that retained effects are detected
+	r.m.Reuse(e) // as the shell does, so that a reference to the effects after this step is detected
 	r.flush()
 	r.wakeUp()
 }
@@ -388,7 +388,7 @@ func (r *replicator) stop() {
 	}
 }
 
-// end records the end of the replicator and the data that only it held.
+// end records the end of the replicator and the data that only this replicator held.
 func (r *replicator) end() {
 	if r.ended {
 		return
@@ -431,7 +431,7 @@ type disk struct {
 	d        *data
 	name     string
 	records  map[string][]byte
-	owner    *replicator   // the replicator that has opened it
+	owner    *replicator   // the replicator that has opened the disk
 	repaired time.Duration // time of the last repair
 	failed   bool          // failed at least once; writes of other nodes are not retried
 

@@ -194,8 +194,9 @@ func acknowledged(q *request, a *replication.Reply) {
 	}
 }
 
-// promised reports whether a read must see a write. It must if the nodes that still hold the write
-// plus the nodes that are read exceed the number of nodes.
+// promised reports whether a read must see a write. The read must see the write if the number of
+// nodes that still hold the write plus the number of nodes that are read exceeds the number of all
+// nodes.
 func (q *request) promised(v *view, held int) bool {
 	if v == nil || q.view == nil {
 		return false
@@ -204,7 +205,8 @@ func (q *request) promised(v *view, held int) bool {
 	return held-left+needed(q.level, total) > total
 }
 
-// promise counts the writes that a read must see, by the changes of the members since the write.
+// promise counts the writes that a read must see. Its rows distinguish how the members have changed
+// since the write.
 func (q *request) promise(v *view) {
 	joined, left := q.view.missingIn(v) > 0, v.missingIn(q.view) > 0
 	row := "members fixed"
@@ -268,7 +270,8 @@ func readSees(q *request, a *replication.Reply) {
 	}
 }
 
-// bound adds a write to one bound of a sum. An uncertain write counts only for the wider bound.
+// bound returns the contribution of a write to one bound of a sum. An uncertain write contributes
+// only to the wider bound.
 func bound(w *write, must, wider bool) int64 {
 	if must || wider {
 		return w.n
@@ -285,7 +288,7 @@ func readsItsWrites(r *replicator) {
 			continue
 		}
 		r.d.hit("checked", "own writes")
-		if r.d.pruned[r.h.p.Node()] && r.d.plan.prunes(w.datum) { // other nodes no longer consider it a member
+		if r.d.pruned[r.h.p.Node()] && r.d.plan.prunes(w.datum) { // other nodes no longer consider this node a member
 			w.lost = true
 		}
 		if !w.at(r) {

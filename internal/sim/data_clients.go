@@ -181,7 +181,7 @@ func (d *data) change(r *replicator, k *datum) {
 		})
 	case balance:
 		w.n = int64(1 + d.rand.IntN(5))
-		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // countOf needs this: a node that takes over history counts in one direction only
+		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // countOf requires that a node counts in one direction only
 			w.n = -w.n
 		}
 		update(d, r, w, func(c crdt.PNCounter) (crdt.PNCounter, error) {
@@ -428,7 +428,7 @@ type datum struct {
 	events  []settled
 
 	base      int64                         // count when all nodes had equal data, if nodes are pruned
-	has       *holders                      // the replicators that held it at that time
+	has       *holders                      // the replicators that held the key at that time
 	owners    map[identity.Node]*replicator // nodes that have taken over the history of a removed node
 	twice     bool                          // two clusters that did not see each other have pruned the same node
 	untracked bool                          // data that was only on disks may have been pruned
@@ -511,7 +511,7 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	switch w.datum.kind {
 	case counter, balance:
 		if w.by.ended && !v.NeedsPruning(w.by.h.p.Node()) {
-			return false // unknown: it was moved, or never existed
+			return false // unknown: the history of the node was moved, or never existed
 		}
 		return countOf(v, w.by.h.p.Node()) >= w.sum
 	case words, leased, huge:

@@ -7,7 +7,8 @@
 // gives the same events, to the last byte.
 //
 //	result := sim.Run(seed, nil)
-//	if result.Violation != nil { ... } // an invariant was broken; where and when
+//
+// result.Violation names the broken invariant, the node and the time
 //
 // Invariants of a node are checked after each of its steps, those of the cluster when they may have
 // changed. At the end all faults are repaired. The nodes then have to form one cluster again, with

@@ -66,7 +66,7 @@ func (c *cluster) injectFault() {
 		return
 	}
 	c.coverage.hit("clean cut", sideSurvives, 0) // creates the row, so that the report can show it as missing
-	var all []fault                              // each as often as its weight
+	var all []fault                              // each fault as often as its weight
 	for _, f := range faults() {
 		if f.planned || !c.shard.plan.Calm {
 			all = append(all, slices.Repeat([]fault{f}, f.weight)...)

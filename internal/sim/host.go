@@ -28,7 +28,7 @@ type host struct {
 
 	instances map[string]*instance
 	leases    map[string]*leaseClient
-	cut       map[identity.Node]bool // quarantined
+	cut       map[identity.Node]bool // quarantined nodes
 	serial    uint64                 // serial number of messages through proxies
 	data      *replicator
 	shards    *shardNode
@@ -201,7 +201,7 @@ func (h *host) applyEffects(e node.Effects) {
 	h.maybeEnd()
 }
 
-// recordSent records the version of the gossip in a message. One step may send several.
+// recordSent records the version of the gossip in a message. One step may send several messages.
 func (h *host) recordSent(s membership.Send) {
 	if !slices.Contains([]membership.Kind{membership.KindState, membership.KindSeen, membership.KindWelcome}, s.Kind) {
 		return

@@ -30,7 +30,8 @@ func legalTransition(h *host, e membership.Event) {
 	}
 }
 
-// leadsTo reports whether a status may become another one, directly or through others.
+// leadsTo reports whether a status may become another one, directly or through intermediate
+// statuses.
 func leadsTo(from, to identity.Status) bool {
 	if from.CanBecome(to) {
 		return true

@@ -23,8 +23,9 @@ import (
 // coordination is the singleton that runs the coordinator.
 const coordination = "sharding"
 
-// sharding is the simulated entity type of a cluster with an external record of it: the nodes on
-// which entities run, and the commands that were sent, delivered, stored and acknowledged.
+// sharding is the simulated entity type of a cluster. It also keeps an external record for the
+// checks: the nodes on which entities run, and the commands that were sent, delivered, stored and
+// acknowledged.
 type sharding struct {
 	workload
 
@@ -394,8 +395,9 @@ func storeKind(used, replicated bool) string {
 	return "journal"
 }
 
-// misconfigure restarts a node with other settings than the other nodes, and later with the same.
-// There is one such node at a time, and it does not run the coordinator.
+// misconfigure restarts a node with other settings than the other nodes. Later it restarts the node
+// with the same settings as the others. There is one such node at a time, and that node does not
+// run the coordinator.
 func (d *sharding) misconfigure(s *shardNode) {
 	wrong := slices.ContainsFunc(d.living(), func(other *shardNode) bool { return other.wrongSetting != "" })
 	if wrong || !s.hosts() && !s.proxy || d.misconfigured != "" || !d.canSpare(s) {

@@ -32,7 +32,7 @@ func oneEntity(e *entity) {
 	}
 	for _, other := range e.a.running {
 		switch {
-		case other == e || other.s == e.s && other.killed: // the previous one is being killed
+		case other == e || other.s == e.s && other.killed: // the previous incarnation is being killed
 		case other.s.stale() || e.s.stale():
 			e.s.d.hit("sharding", "entity twice after a pause")
 			e.s.d.w.After(overlap+time.Millisecond, func() {
@@ -246,7 +246,8 @@ func (d *sharding) unanswered() string {
 	return why
 }
 
-// waiting returns a description of a command that waits or of a wrong state, empty if there is none.
+// waiting returns a description of a command that waits or of a wrong state. It returns "" if there
+// is none.
 func (d *sharding) waiting() string {
 	for _, s := range d.living() {
 		switch n := s.m.Waiting(); {

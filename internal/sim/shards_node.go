@@ -158,7 +158,7 @@ func (s *shardNode) notifyLeft() {
 
 func (s *shardNode) singletonStarted() {
 	s.hasSingleton = true
-	if s.wrongSetting != "" { // before another node notices the wrong setting
+	if s.wrongSetting != "" { // the node restarts before another node can observe the wrong setting
 		s.restart()
 		return
 	}

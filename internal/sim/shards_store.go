@@ -232,7 +232,7 @@ type replicatedStore struct {
 	acked   map[edition]bool
 	tried   []coordinator.Change // changes whose nodes have not received a reply
 	last    edition              // the last acknowledged version
-	holders []*replicator        // the replicators that had it
+	holders []*replicator        // the replicators that held this version
 }
 
 // edition is a version of the state.
@@ -282,7 +282,7 @@ func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 // note records a stored state. Each version has one state.
 func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	at := edition{state.Term(), rev}
-	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // otherwise it was lost with its replicas
+	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // a state without an acknowledgement may have been lost with its replicas
 		r.d.c.violate("state-is-stored", state.Holder(), "two states are stored in term %d at revision %d", at.term, at.rev)
 	}
 	r.known[at] = state
@@ -338,8 +338,8 @@ func (r *replicatedStore) follows(c *coordinator.Change) bool {
 	return false
 }
 
-// met reports whether a claim must have read the last acknowledged change: enough of its replicas
-// are alive.
+// met reports whether a claim must have read the last acknowledged change. This holds if so many
+// replicas of the change are alive that each majority read reaches one of them.
 func (r *replicatedStore) met(at *shardNode) bool {
 	level := replication.Level{Kind: replication.MajorityPlus, N: statereg.ReadPlus}
 	view := r.d.c.data.view(at.h.data, level)
@@ -447,8 +447,8 @@ func (s *shardNode) endStoreCalls() {
 	clear(s.waitingCalls)
 }
 
-// replied passes the reply of a replicator to the store call that waits for it, and reports whether
-// there is one.
+// replied passes the reply of a replicator to the store call that waits for this reply. It reports
+// whether the reply belongs to a store call.
 func (s *shardNode) replied(a *replication.Reply) bool {
 	e := s.waitingCalls[a.ID]
 	if e == nil {
@@ -581,8 +581,8 @@ func (m *replicatedEntities) wrong(a *account) bool {
 	return m.d.plan.Calm && !m.unsure[a.shard] && m.open[a.shard] == 0 && known[a.id] != (len(a.running) > 0)
 }
 
-// rememberedEntities is the store of remembered entities, in the same journal. The last node that
-// loads a shard owns it.
+// rememberedEntities is the store of remembered entities, in the same journal as the commands. The
+// last node that loads a shard owns the shard.
 type rememberedEntities struct {
 	d          *sharding
 	replicated *replicatedEntities // nil if the journal stores them

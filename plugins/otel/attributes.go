@@ -41,10 +41,10 @@ const (
 // maxAttributes is the maximum number of combinations with distinct error codes.
 const maxAttributes = 1000
 
-// otherCode replaces further codes.
+// otherCode replaces the codes beyond maxAttributes.
 const otherCode = "_OTHER"
 
-// key is a combination of attributes; empty ones are omitted.
+// key is a combination of attributes. Attributes with an empty value are omitted.
 type key struct {
 	entity                string
 	command               reflect.Type

@@ -42,7 +42,7 @@ func (m metadata) inject(ctx context.Context) []byte {
 	if m.propagator != nil {
 		pairs = propagation.MapCarrier{}
 		m.propagator.Inject(ctx, pairs)
-		delete(pairs, "traceparent") // already in the header
+		delete(pairs, "traceparent") // the header of the metadata already contains the IDs
 		delete(pairs, stateName)
 	}
 	if !span.IsValid() && len(pairs) == 0 {

@@ -26,7 +26,7 @@ const (
 )
 
 // copyOne copies the missing records and snapshots of an ID. Writes of a killed copy may reach the
-// target after Copy has compared the target with the source. If these writes match the source,
+// target after this Copy has compared the target with the source. If these writes match the source,
 // copyOne continues after them.
 func (c *copier) copyOne(ctx context.Context, id string) ([]Problem, error) {
 	for {

@@ -29,7 +29,7 @@ func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.
 			}
 			loaded, err := s.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
 			switch {
-			case errors.Is(err, snapshot.ErrNotFound): // deleted after it was listed
+			case errors.Is(err, snapshot.ErrNotFound): // the source has deleted the snapshot since it was listed
 				continue
 			case errors.Is(err, snapshot.ErrCorrupt):
 				err = Problem{ID: id, SequenceNr: md.SequenceNr, Err: fmt.Errorf("the snapshot is unreadable and was not copied: %w", err)}

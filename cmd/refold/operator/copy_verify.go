@@ -128,7 +128,7 @@ func (c *copier) comparedAgain(ctx context.Context, id string) (d digests, err e
 		if err != nil || d.new || d.from == d.to || c.from.NoWriters || again == followed {
 			return d, err
 		}
-		if _, err := c.copyOne(ctx, id); err != nil { // copy has reported its problems
+		if _, err := c.copyOne(ctx, id); err != nil { // Copy has already reported the problems of copyOne
 			return d, err
 		}
 	}

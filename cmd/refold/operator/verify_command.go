@@ -30,7 +30,7 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		if env.Terminal && c.ID == "" {
 			for _, err := range listed(ctx, src.Journal, "") {
 				if err != nil {
-					break // Verify reports it
+					break // Verify reports the problem
 				}
 				total++
 			}

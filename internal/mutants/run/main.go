@@ -1,10 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command run runs the mutants with a name that begins with one of its arguments, or all mutants,
-// and prints a table. It exits with status 1 unless all of them were caught. With -rewrite it runs
-// no tests, but adapts the mutants to the source code. Run it in the root of the module.
-// Package mutants has the details.
+// Command run runs the mutants whose name begins with one of its arguments, or all mutants without
+// arguments, and prints a table. The exit status is 1 unless all these mutants were caught. With
+// -rewrite the command runs no tests, but adapts the mutants to the source code. Run the command in
+// the root of the module. Package mutants has the details.
 package main
 
 import (

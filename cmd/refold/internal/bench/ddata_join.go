@@ -35,7 +35,7 @@ const (
 // dataJoin measures the join of a new node, and the latency of majority writes during the join.
 func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 	keys := b.scaled(joinKeys, 1)
-	var took, during compared // limits: sending and decoding the same data; the latency before the join
+	var took, during compared // the limit of took is sending and decoding the same data; the limit of during is the latency before the join
 	err := b.rounds(func() error {
 		raw, err := b.rawJoin(ctx, keys)
 		if err != nil {

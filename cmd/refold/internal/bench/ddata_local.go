@@ -54,7 +54,7 @@ type carriers func(self identity.Node) (transport.Carrier, error)
 func withGroup(ctx context.Context, n int, carrier carriers, f func(g *group) error) error {
 	var g group
 	defer func() { g.close() }()
-	if err := g.grow(ctx, carrier, 1); err != nil { // the others join it
+	if err := g.grow(ctx, carrier, 1); err != nil { // the nodes that start later join this one
 		return err
 	}
 	if err := g.grow(ctx, carrier, n-1); err != nil {

@@ -113,8 +113,8 @@ func hot(ctx context.Context, b *run) ([]Result, error) {
 	}), synced)}, nil
 }
 
-// rawSingle returns a function that writes single entries from one goroutine, each durable before
-// the next, and adds their latencies to samples.
+// rawSingle returns a function that writes single entries from one goroutine and adds their
+// latencies to samples. Each entry is durable before the next one is written.
 func (b *run) rawSingle(ctx context.Context, samples *[]time.Duration) func() (float64, error) {
 	return func() (rate float64, err error) {
 		var some []time.Duration

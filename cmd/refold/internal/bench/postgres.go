@@ -27,7 +27,7 @@ type rawWay struct {
 	copy bool
 }
 
-// bulkWays are the alternatives for a batch; the fastest is the limit.
+// bulkWays returns the alternatives for inserting a batch. The fastest one is the limit.
 func bulkWays() []rawWay {
 	var ways []rawWay
 	for _, conns := range []int{1, 2, 4} {

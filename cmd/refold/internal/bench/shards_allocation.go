@@ -54,7 +54,7 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	entities := &run{settings: b.settings, scheme: b.scheme, dir: b.dir}
 	if b.scheme == "nats" {
-		entities.scheme = "inmem" // each node has its own, which is sufficient because entities store nothing
+		entities.scheme = "inmem" // each node has its own journal, which is sufficient because entities store nothing
 	}
 	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
 		return entities.opened(ctx, func(s *database) error {

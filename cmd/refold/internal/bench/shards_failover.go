@@ -60,7 +60,7 @@ func shardKill(ctx context.Context, b *run) ([]Result, error) {
 		}
 		for i, victim := range victims {
 			if b.trial() && len(results) > 0 {
-				return results, nil // each run takes minutes
+				return results, nil // no further runs, because each run takes minutes
 			}
 			var runs []killed
 			if err := b.runs(fmt.Sprintf("%s, the %s node, ", store, victim), func() error {

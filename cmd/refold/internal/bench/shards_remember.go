@@ -22,7 +22,7 @@ func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	for _, replicated := range []bool{false, true} {
 		if !replicated && b.trial() {
-			continue // each run takes minutes
+			continue // skipped, because each run takes minutes
 		}
 		store := "in the journal"
 		if replicated {

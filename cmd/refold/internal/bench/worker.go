@@ -269,7 +269,7 @@ func (s *server) observations(context.Context, *order) (result, error) {
 	return result{Seen: slices.Clone(s.seen)}, nil
 }
 
-// awaitDown waits until a node is Down. The result contains the time.
+// awaitDown waits until a node is Down. The result contains the time at which the node was Down.
 func (s *server) awaitDown(ctx context.Context, o *order) (r result, err error) {
 	err = until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
 		s.mu.Lock()

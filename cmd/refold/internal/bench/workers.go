@@ -188,7 +188,7 @@ const (
 	orderFill   = "fill"   // create Count keys, starting with From
 	orderUpdate = "update" // keys, for a time
 	orderStats  = "stats"  // return the figures
-	orderSync   = "sync"   // wait until the data of the others has arrived, and has the Digest if one is given
+	orderSync   = "sync"   // wait until the data of the other nodes has arrived; with Digest, until the data has this digest
 	orderCheck  = "check"  // verify the keys
 	orderDecode = "decode" // decode values on one core
 

@@ -104,8 +104,8 @@ type Status struct {
 	shown time.Time // zero if the line is empty
 }
 
-// NewStatus returns an empty line on w. It shows nothing unless terminal is true. Texts that follow
-// another one within the interval are dropped.
+// NewStatus returns an empty line on w. The line shows nothing unless terminal is true. A text that
+// follows another text within the interval is dropped.
 func NewStatus(w io.Writer, terminal bool, interval time.Duration) *Status {
 	if !terminal {
 		w = nil
