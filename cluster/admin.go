@@ -56,10 +56,11 @@ type Summary struct {
 	Self  string    `json:"self"`
 	Since time.Time `json:"since"`
 	// Connected reports that the node receives its own messages through the network. Suspended
-	// reports that it hosts nothing, because it was disconnected for too long.
+	// reports that the node hosts no singletons and shards, because it was disconnected for too
+	// long or waits for a downing decision or for the confirmation of its membership.
 	Connected bool `json:"connected"`
 	Suspended bool `json:"suspended,omitempty"`
-	// Leader is empty if there is none.
+	// Leader is empty if the cluster has no leader.
 	Leader      string            `json:"leader,omitempty"`
 	RoleLeaders map[string]string `json:"role_leaders,omitempty"`
 	// Strategy is the downing strategy.
@@ -80,7 +81,8 @@ type SummaryMember struct {
 	Version string `json:"version"`
 	// UpNumber is smaller for older members. It is 0 if the member is not Up yet.
 	UpNumber int32 `json:"up_number,omitempty"`
-	// UnreachableTo are members that find this one unreachable, at most 10.
+	// Unreachable reports that at least one member finds this member unreachable. UnreachableTo are
+	// at most 10 of these observers.
 	Unreachable   bool     `json:"unreachable,omitempty"`
 	UnreachableTo []string `json:"unreachable_to,omitempty"`
 	// Terminated reports that the member is known to be dead.
@@ -170,7 +172,8 @@ func parseMember(s string) (identity.Node, error) {
 
 // Summary returns the state of the cluster as this node sees it. It lists the members that sort
 // after the member in the argument, or all members if the argument is empty. The list has at most
-// 2,000 members and about 256 KiB. The error matches ErrInvalid if after is not a node.
+// 2,000 members and about 256 KiB. The error matches ErrInvalid if the argument does not have the
+// format of identity.Node.String.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {
@@ -247,14 +250,14 @@ func (s *Summary) String() string {
 // ErrNotMember where a method documents this. Other errors are those of transport.AdminClient.
 type Admin struct{ client *adminrpc.Client }
 
-// NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. It
-// does not close the connection.
+// NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. The
+// Admin does not close the connection.
 func NewAdmin(client transport.AdminClient) *Admin {
 	return &Admin{adminrpc.NewClient(client, &adminService)}
 }
 
-// State returns the state of the cluster as the named node sees it, or any node if the name is
-// empty.
+// State returns the state of the cluster as the named node sees it. If the name is empty, any node
+// may reply.
 func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	var all *Summary
 	request := adminRequest{Command: adminState}

@@ -21,13 +21,14 @@ import (
 // Config configures a node.
 type Config struct {
 	// Cluster is the name of the cluster, without dots. It must be equal to the cluster of the
-	// carrier. Names of leases contain it. Required.
+	// carrier. The names of leases contain the name of the cluster. Required.
 	Cluster string
 	// Carrier sends and receives messages. It also provides the identity of this node. The node
 	// owns the carrier and closes it, even if Start fails. Required.
 	Carrier transport.Carrier
-	// Transport has the limits of the transport. OnEvent is called after the node has handled the
-	// event. The node adds its message kinds to Silent. Logger defaults to that of the node.
+	// Transport configures the transport. Transport.OnEvent is called after the node has received
+	// the event. The node adds its own message kinds to Transport.Silent. Transport.Logger defaults
+	// to Logger.
 	Transport transport.Config
 
 	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The
@@ -42,10 +43,11 @@ type Config struct {
 	VersionPending bool
 
 	// Downing chooses the survivors when members are unreachable. It must be the same on all nodes.
-	// The zero value keeps the majority, after 20 s without change.
+	// With the zero value the majority survives, after 20 s without a change of members or
+	// reachability.
 	Downing downing.Settings
-	// Leases stores leases. downing.LeaseMajority and singletons with a lease require it. The node
-	// does not close it.
+	// Leases is the store of the leases. downing.LeaseMajority and singletons with a lease require
+	// it. The node does not close the store.
 	Leases lease.Store
 	// Lease configures the leases.
 	Lease LeaseSettings
@@ -61,9 +63,9 @@ type Config struct {
 	// StopWarning is the interval between warnings about a singleton instance that was asked to
 	// stop and still runs. Defaults to 5 s.
 	StopWarning time.Duration
-	// MaxInputs is how many messages of the control lane may wait to be handled. Further ones are
-	// dropped and counted; the protocols repeat important messages. Defaults to 8,192. All waiting
-	// messages together have at most 64 MiB.
+	// MaxInputs is how many messages of the control lane may wait to be handled. Further messages
+	// are dropped and counted; the protocols repeat important messages. Defaults to 8,192. All
+	// waiting messages together have at most 64 MiB.
 	MaxInputs int
 	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced
 	// by a snapshot. Defaults to 16,384.
@@ -81,7 +83,8 @@ type Config struct {
 // LeaseSettings configure leases.
 type LeaseSettings struct {
 	// Interval is the time between two renewals, less than half of the time-out of the store.
-	// Defaults to a tenth of the time-out and at least 5 s, but at most a quarter of the time-out.
+	// Defaults to a tenth of the time-out, or to 5 s if that is longer. The default is at most a
+	// quarter of the time-out.
 	Interval time.Duration
 	// OperationTimeout limits one call of the store. Defaults to 5 s.
 	OperationTimeout time.Duration

@@ -30,12 +30,13 @@
 // # Failures
 //
 // A node that does not receive its own heartbeats through the network is disconnected. It suspects
-// no other node, and its membership is kept. After [Settings.SuspendAfter] it is suspended, because
-// other nodes may take over: its singletons are stopped and [Proxy.Ask] fails with
-// [ErrDisconnected]. It resumes when other members have confirmed its membership. An outage of the
-// message broker for a minute therefore changes no membership. If no member can confirm it, the
-// node ends after [Settings.GiveUpAfter], because the missing members may have continued without
-// it. A node is also suspended if members are unreachable and there is no downing decision in time.
+// no other node, and its membership is kept. After [Settings.SuspendAfter] the node is suspended,
+// because other nodes may take over: its singletons are stopped and [Proxy.Ask] fails with
+// [ErrDisconnected]. The node resumes when other members have confirmed its membership. An outage
+// of the message broker for a minute therefore changes no membership. If no member can confirm the
+// membership of the node, the node ends after [Settings.GiveUpAfter], because the missing members
+// may have continued without it. A node is also suspended if members are unreachable and no downing
+// decision follows in time.
 //
 // A node that was downed, found its name in use or could not join ends: [Node.Done] is closed and
 // [Node.Err] returns the reason. The process should then exit and be restarted as a new node.

@@ -42,11 +42,11 @@ var (
 	// ErrNotHosted is returned if the destination does not run the singleton, or if no instance was
 	// found in time. The message was not handled.
 	ErrNotHosted = errors.New("cluster: the destination runs no instance of the singleton")
-	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. It was not
-	// handled.
+	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. The dropped
+	// message was not handled.
 	ErrDropped = errors.New("cluster: the message was dropped in favour of newer ones")
-	// ErrProxyClosed is returned if the proxy was closed before the message was sent. It was not
-	// handled.
+	// ErrProxyClosed is returned if the proxy was closed before the message was sent. The message
+	// was not handled.
 	ErrProxyClosed = errors.New("cluster: the proxy is closed")
 	// ErrBusy is returned if too many messages wait for the singleton. The message was not handled.
 	ErrBusy = errors.New("cluster: too many messages wait for the singleton")

@@ -306,7 +306,7 @@ type broadcaster struct {
 }
 
 type subscriber struct {
-	kinds map[EventKind]bool // nil is all
+	kinds map[EventKind]bool // nil means all kinds
 	ready loop.Signal
 	queue []Event
 	stale bool // the next event is a snapshot

@@ -112,8 +112,9 @@ func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 	n.inputs.Add(answer(op, held && err == nil, owner))
 }
 
-// close cancels all operations and lets held leases expire. It is called when the loop has ended.
-// It waits for a limited time, because a store may ignore its context.
+// close cancels all operations and lets held leases expire. It must be called after the loop has
+// ended. close waits at most the given time for the operations, because a store may ignore its
+// context.
 func (l *leases) close(ctx context.Context, atMost time.Duration) {
 	l.cancel()
 	ctx, cancel := context.WithTimeout(ctx, atMost)

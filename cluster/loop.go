@@ -233,7 +233,7 @@ func (n *Node) listen() {
 	n.transport.Handle(kindForwarded, func(_ context.Context, m transport.Message) { n.instances.take(m, nil) })
 	n.transport.HandleRequest(kindForwarded, func(_ context.Context, r *transport.Request) {
 		m := r.Message
-		r.Payload = nil // the delivery has the payload; only the small rest of the request is kept until the reply
+		r.Payload = nil // the delivery has the payload; the request is kept without its payload until the reply
 		n.instances.take(m, r)
 	})
 }
@@ -249,7 +249,8 @@ func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler
 	}
 }
 
-// transportEvents returns a handler of transport events, which also calls next.
+// transportEvents returns a handler of transport events. The handler passes each event to the node
+// and then to next, unless next is nil.
 func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event) {
 	notice := membership.AppendMessage(nil, membership.Quarantined{})
 	return func(e transport.Event) {

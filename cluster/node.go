@@ -29,7 +29,7 @@ type Node struct {
 	self      identity.Node
 	rootLog   *slog.Logger
 	log       *slog.Logger    // with the node
-	base      context.Context //nolint:containedctx // of all that the node does
+	base      context.Context //nolint:containedctx // the parent of all contexts of the node
 	start     time.Time
 	transport *transport.Transport
 	inputs    *loop.Mailbox[node.Input]
@@ -85,7 +85,7 @@ func Start(cfg Config) (*Node, error) {
 	if len(n.cfg.Seeds) > 0 {
 		n.inputs.Add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
-	n.admins.Go(n.serveAdmin) // before the loop starts: the loop may end at once, and then waits for this goroutine
+	n.admins.Go(n.serveAdmin) // before the loop starts: the loop may end at once, and the shutdown then waits for this goroutine
 	go n.run()
 	return n, nil
 }
@@ -166,7 +166,7 @@ func (n *Node) Cluster() string { return n.cfg.Cluster }
 // this transport.
 func (n *Node) Transport() *transport.Transport { return n.transport }
 
-// Logger returns the logger of the node. Logging does not block until the node has ended.
+// Logger returns the logger of the node. While the node runs, logging does not block.
 func (n *Node) Logger() *slog.Logger { return n.log }
 
 // AwaitJoined waits until the node is a member. If the node ends first, the error is that of Err.
@@ -268,9 +268,9 @@ func (n *Node) about(ctx context.Context, member identity.Node, f func()) error 
 	})
 }
 
-// Watch waits until a node was removed or is known to be dead, and then returns nil. It returns at
-// once if that happened before the call. The error is ErrNotMember if the node is unknown, that of
-// ctx, or the reason why this node has ended.
+// Watch waits until a node was removed or is known to be dead, and then returns nil. If either
+// happened before the call, Watch returns at once. The error is ErrNotMember if the node is
+// unknown, that of ctx, or the reason why this node has ended.
 func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	was := false
 	s, err := n.until(ctx, func(s *State) bool {
@@ -316,6 +316,6 @@ func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
-// RemovalMargin returns how long after its removal a node has certainly stopped its singletons and
-// shards.
+// RemovalMargin returns the time after the removal of a node within which that node has certainly
+// stopped its singletons and shards.
 func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }

@@ -33,7 +33,7 @@ type ProxyConfig struct {
 
 const maxBufferBytes = 16 << 20
 
-// defaultMaxMessage is the default of the transport.
+// defaultMaxMessage is the default of transport.Config.MaxMessage.
 const defaultMaxMessage = 1 << 20
 
 // Proxy sends messages to the instance of a singleton, on any node, at most once. Messages of one
@@ -104,8 +104,9 @@ func (p *Proxy) Close(ctx context.Context) error {
 }
 
 // Send sends a message. The payload must not be modified afterwards. A nil error means that the
-// message was sent or buffered, not that it was delivered. The error is one of the transport's
-// Send, ErrDropped, ErrBusy, ErrProxyClosed, that of ctx, or the reason why the node has ended.
+// message was sent or buffered, not that it was delivered. The error is an error of
+// transport.Transport.Send, ErrDropped, ErrBusy, ErrProxyClosed, the error of ctx, or the reason
+// why the node has ended.
 func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 	err := p.pass(ctx, &pendingMessage{data: appendForward(nil, p.cfg.Singleton, payload)})
 	if err != nil {
@@ -115,11 +116,12 @@ func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 }
 
 // Ask sends a request and waits for the reply. The payload must not be modified afterwards. Ask
-// waits for an instance until ctx ends; then the error also matches ErrNotHosted. After
-// ErrNotHosted, ErrBusy, ErrDropped and ErrProxyClosed the request was certainly not handled. After
-// other errors it may have been: ErrRefused, ErrDisconnected, which is returned at once while this
-// node is suspended, those of the transport's Request, that of ctx, or the reason why the node has
-// ended.
+// waits until an instance is found or ctx ends. If ctx ends first, the error also matches
+// ErrNotHosted. While this node is suspended, Ask returns ErrDisconnected at once.
+//
+// After ErrNotHosted, ErrBusy, ErrDropped and ErrProxyClosed the request was certainly not handled.
+// After all other errors the request may have been handled: ErrRefused, ErrDisconnected, the errors
+// of transport.Transport.Request, the error of ctx, and the reason why the node has ended.
 func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
 	answer, err := p.ask(ctx, payload)
 	if err != nil {
@@ -266,8 +268,9 @@ func (n *Node) failAsks(err error) {
 	})
 }
 
-// beginAsk returns a context for a request, which ends when the node is suspended or ends. It fails
-// if either has happened already. The state is published before failAsks is called.
+// beginAsk returns a context for a request. The context ends when the node is suspended or ends.
+// beginAsk fails if the node is suspended or has ended already. The node publishes its state before
+// it calls failAsks: a request that does not find the new state here is ended by failAsks.
 func (n *Node) beginAsk(ctx context.Context) (context.Context, func(), error) {
 	ctx, end := n.asks.Begin(ctx)
 	switch s := n.events.current(); {
@@ -308,8 +311,8 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], nil
 }
 
-// take puts a message into the inbox of the instance. It does not block, because that would delay
-// other messages of the sender.
+// take puts a message into the inbox of the instance. It does not block, because a blocked handler
+// would delay other messages of the sender.
 func (h *instanceHost) take(m transport.Message, r *transport.Request) {
 	d := &Delivery{From: m.From, request: r}
 	name, payload, err := decodeForward(m.Payload)

@@ -41,8 +41,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	return n.err
 }
 
-// Stop ends the membership at once without leaving: the other nodes find this one unreachable. It
-// starts a shutdown and does not wait for it.
+// Stop ends the membership at once without leaving: the other nodes find this node unreachable.
+// Stop starts the shutdown and does not wait for its end.
 func (n *Node) Stop() {
 	n.inputs.Add(node.Membership{Input: membership.Shutdown{}})
 	n.beginShutdown()
@@ -51,7 +51,7 @@ func (n *Node) Stop() {
 // ShutdownOnSignal waits for a signal or the end of ctx. Then it shuts the node down and waits
 // until the node has ended. It also returns when the node ends for another reason. The result is
 // that of Shutdown. The default signals are SIGTERM and SIGINT. A second signal has its default
-// effect, which is to end the process.
+// effect: the process ends.
 func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error {
 	if len(signals) == 0 {
 		signals = []os.Signal{syscall.SIGTERM, os.Interrupt}

@@ -50,9 +50,9 @@ type Singleton struct {
 	MaxInbox int
 }
 
-// Singleton lets this node take part in running a singleton. On a node without the role it does
-// nothing. The error matches ErrInvalid if the configuration is invalid or the name is in use.
-// Otherwise it is the reason why the node has ended.
+// Singleton lets this node take part in running a singleton. It has no effect on a node without the
+// role. The error matches ErrInvalid if the configuration is invalid or the name is in use. If the
+// node has ended, the error is the reason.
 func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	s.Name, s.MaxInbox = cmp.Or(s.Name, "singleton"), cmp.Or(s.MaxInbox, 1000)
 	switch {

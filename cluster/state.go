@@ -17,7 +17,7 @@ import (
 // State is the state of the cluster as one node sees it. It is immutable. Its slices are sorted by
 // node and must not be modified.
 type State struct {
-	// Self is the node.
+	// Self is the node that sees this state.
 	Self identity.Node
 	// Joined reports that the node is a member. Connected reports that it receives its own
 	// heartbeats through the network. Suspended reports that it must not host singletons and
@@ -175,7 +175,8 @@ type RoleLeader struct {
 // Settings tune the membership protocol. The zero value of each field is its default.
 type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it founds a cluster.
-	// The other nodes log a warning after this time. Seeds are asked every second. Defaults to 5 s.
+	// The other nodes log a warning after this time. A joining node sends requests to the seeds
+	// every second. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
 	// RetryJoinAfter is how long a node tries to join through the seed that it has chosen. It tries
 	// once per second. After this time it restarts joining with any seed. Defaults to 10 s;
@@ -203,8 +204,8 @@ type Settings struct {
 	// GossipInterval is the time between two rounds of gossip. There are three times as many rounds
 	// while less than half of the members have seen the last change. Defaults to 1 s.
 	GossipInterval time.Duration
-	// GossipTimeToLive is how long gossip may wait at this node after its arrival before it is
-	// dropped unread. Defaults to 2 s.
+	// GossipTimeToLive is how long received gossip may wait to be handled. Gossip that waited
+	// longer is dropped unread. Defaults to 2 s.
 	GossipTimeToLive time.Duration
 	// DifferentView is the probability with which a round of gossip chooses among the members that
 	// have not seen the last change, if there are any. Defaults to 0.8.
@@ -227,7 +228,8 @@ type Settings struct {
 	HeartbeatInterval time.Duration
 	// AcceptablePause is how long heartbeats may be missing without any suspicion. Defaults to 3 s.
 	AcceptablePause time.Duration
-	// Threshold is the phi at which a member is unreachable. Defaults to 8.
+	// Threshold is the phi of the failure detector at which a member becomes unreachable. Defaults
+	// to 8.
 	Threshold float64
 	// MaxSamples is how many intervals between heartbeats are kept. Defaults to 1000.
 	MaxSamples int

@@ -25,8 +25,8 @@ const (
 	adminTimeout     = time.Minute // for each request
 )
 
-// AdminHandler answers requests of operators. Its context ends when the transport is closed, and
-// after a minute. At most four calls run concurrently.
+// AdminHandler answers requests of operators. Its context ends after one minute, or when the
+// transport is closed. At most four calls run concurrently.
 type AdminHandler func(ctx context.Context, operator string, request []byte) []byte
 
 type admin struct {

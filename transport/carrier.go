@@ -33,8 +33,8 @@ type Carrier interface {
 	// it arrives.
 	Send(lane Lane, to identity.Node, frame []byte) error
 
-	// Close ends the client and every waiting Send. After Close has returned, no method of the
-	// Receiver is running or called. Later calls of Close do nothing.
+	// Close closes the carrier and ends every waiting Send. After Close has returned, no method of
+	// the Receiver is running or called. Later calls of Close do nothing.
 	Close() error
 }
 
@@ -52,19 +52,20 @@ type Clustered interface {
 
 // Receiver receives the frames of a Carrier. A Transport is one.
 type Receiver interface {
-	// Receive processes a frame that arrived on a lane. The carrier authenticates from, the name of
-	// the sending node; the sender cannot choose it. The frame belongs to the receiver. Receive
-	// does not block. Calls for frames of one sender on one lane are sequential and in order.
+	// Receive processes a frame that arrived on a lane. from is the name of the sending node. The
+	// carrier authenticates this name: the sender cannot choose it. The frame belongs to the
+	// receiver. Receive does not block. Calls for frames of one sender on one lane are sequential
+	// and in order.
 	Receive(lane Lane, from string, frame []byte)
 
-	// Connection reports the state of the connection. The error is nil if the carrier is connected,
-	// otherwise it is the reason why it is not. A carrier counts as connected when it starts.
-	// Connection does not block.
+	// Connection reports the state of the connection. The error is nil if the carrier is connected.
+	// Otherwise the error is the reason for the disconnection. A carrier counts as connected when
+	// it starts. Connection does not block.
 	Connection(err error)
 }
 
-// AdminCarrier is implemented by a Carrier through which operators, people and their tools, can
-// send requests to its node.
+// AdminCarrier is implemented by a Carrier through which operators can send requests to its node.
+// Operators are people and their tools.
 type AdminCarrier interface {
 	// ServeAdmin begins to receive requests that are addressed to the node by its name or to any
 	// node of the cluster. It is called at most once, after Start. handle does not block, and is

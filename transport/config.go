@@ -32,8 +32,8 @@ type Config struct {
 	// lane. At least MaxQueue. Defaults to 256 MiB.
 	MaxQueueAll int
 	// MaxInboxAll is the number of bytes from all peers together on one lane that may wait to be
-	// handled. Above half of it peers get less credit, and frames beyond it are dropped and
-	// counted. At least Window. Defaults to 256 MiB.
+	// handled. Peers get less credit while more than half of MaxInboxAll is used. Frames that
+	// exceed MaxInboxAll are dropped and counted. At least Window. Defaults to 256 MiB.
 	MaxInboxAll int
 	// MaxPeers is the number of incarnations that may have links. Defaults to 20,000.
 	MaxPeers int
@@ -46,7 +46,7 @@ type Config struct {
 	// notice. Defaults to none.
 	Silent []Kind
 	// OnEvent receives Gap, QuarantinedBy and Connection events in order, on its own goroutine. If
-	// it is too slow, events are dropped and counted. Defaults to none.
+	// OnEvent is too slow, events are dropped and counted. Defaults to none.
 	OnEvent func(Event)
 	// Logger receives a line about dropped frames and messages, at most one per minute and reason.
 	// Defaults to a logger that discards.

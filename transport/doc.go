@@ -29,8 +29,8 @@
 //     ([Transport.Stats]), and gaps in a link are reported ([Gap]).
 //   - The carrier proves the name of the sender that a handler receives. The UID is the sender's own
 //     claim.
-//   - A slow peer or handler delays nothing else. A sender whose messages are not consumed runs out
-//     of credit, queues up to a limit, and then gets [ErrBackpressure], on that link only.
+//   - A slow peer or handler delays no other peer or lane. A sender whose messages are not consumed
+//     runs out of credit, queues up to a limit, and then gets [ErrBackpressure], on that link only.
 //
 // # Memory
 //

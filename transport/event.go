@@ -20,7 +20,7 @@ type Gap struct {
 type QuarantinedBy struct{ From identity.Node }
 
 // Connection reports a change of the carrier's connection. Err is nil if the carrier is connected
-// again, otherwise it is the reason why it is not.
+// again. Otherwise Err is the reason for the disconnection.
 type Connection struct{ Err error }
 
 func (Gap) isEvent()           {}

@@ -33,7 +33,7 @@ type Lane uint8
 
 const (
 	// Control is for membership and heartbeats. It has its own connection and no flow control: a
-	// receiver without space drops its frames.
+	// receiver without space drops the frames of this lane.
 	Control = Lane(link.Control)
 	// Data is for messages between entities, and for requests and replies.
 	Data = Lane(link.Data)
@@ -113,7 +113,8 @@ type handlers struct {
 }
 
 // Handle sets the handler of a kind of messages that are addressed to this incarnation. It replaces
-// an earlier handler, and nil removes it. Calls of the earlier handler may still be running.
+// an earlier handler. A nil handler removes the earlier one. Calls of the earlier handler may still
+// be running.
 func (t *Transport) Handle(kind Kind, h Handler) {
 	t.change(func(all *handlers) { set(&all.messages, kind, h, h == nil) })
 }

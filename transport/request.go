@@ -64,7 +64,7 @@ func (t *Transport) payload(to identity.Node, a result) ([]byte, error) {
 
 type request struct {
 	to identity.Node
-	// result has room for the only result. Channels are reused.
+	// result is a buffered channel for one result. Channels are reused.
 	result chan result
 }
 

@@ -12,12 +12,13 @@ import (
 // LaneStats holds the counters of one lane.
 type LaneStats struct {
 	FramesOut, FramesIn, MessagesOut, MessagesIn, BytesOut, BytesIn uint64
-	// Gaps counts the gaps in sequence numbers, and Lost the frames missing in them.
+	// Gaps counts the gaps in sequence numbers. Lost counts the frames that are missing in these
+	// gaps.
 	Gaps, Lost uint64
 	// Stalls counts how often a link ran out of credit.
 	Stalls uint64
-	// Queued is the number of bytes that wait to be sent, and Held the number of bytes received and
-	// not yet consumed.
+	// Queued is the number of bytes that wait to be sent. Held is the number of bytes that were
+	// received and not yet consumed.
 	Queued, Held int
 }
 
@@ -36,11 +37,11 @@ type Stats struct {
 	EventsLost uint64
 	// Saved is the number of bytes saved by compression.
 	Saved uint64
-	// AdminRequests counts the requests of operators, AdminRefused those rejected because of their
-	// size or a full queue.
+	// AdminRequests counts the requests of operators. AdminRefused counts the requests that were
+	// rejected because of their size or a full queue.
 	AdminRequests, AdminRefused uint64
-	// Peers is the current number of incarnations with links, Requests the current number of open
-	// requests.
+	// Peers is the current number of incarnations with links. Requests is the current number of
+	// open requests.
 	Peers, Requests int
 }
 

@@ -53,9 +53,9 @@
 // exception: the observations count if the node finds every member of this side unreachable. Such a
 // node may have received the view of this side and decide from the same view.
 //
-// With LeaseMajority the leader decides, or the node that holds the lease from an earlier decision.
-// If the lease is refused to the leader because a member of its own side holds it, the leader waits
-// for a while for the decision of that member.
+// With LeaseMajority the leader decides. But if a node holds the lease from an earlier decision,
+// that node decides. If the lease is refused to the leader because a member of its own side holds
+// it, the leader waits for a while for the decision of that member.
 //
 // Nodes of this side that cannot reach each other are indirectly connected. All of these are
 // downed. In addition, the strategy decides between the two sides as if all nodes of the same side

@@ -23,14 +23,14 @@ const (
 	DownAll Strategy = "down-all"
 	// LeaseMajority keeps the side that acquires the lease. The larger side tries first.
 	LeaseMajority Strategy = "lease-majority"
-	// Off never downs members. An operator must do it.
+	// Off never downs members. An operator must down them.
 	Off Strategy = "off"
 
 	automatic Strategy = "auto"
 )
 
-// Settings configure the downing of unreachable members. They are comparable, and all nodes of a
-// cluster must have the same. The zero value is KeepMajority after 20 seconds.
+// Settings configure the downing of unreachable members. All nodes of a cluster must have equal
+// settings. Settings can be compared with ==. The zero value is KeepMajority after 20 seconds.
 type Settings struct {
 	// Strategy chooses the survivors. Defaults to KeepMajority.
 	Strategy Strategy
@@ -48,8 +48,8 @@ type Settings struct {
 	// Role restricts the members that are counted. Defaults to "", which is all. Not for DownAll
 	// and Off.
 	Role string
-	// QuorumSize is the number of members that may survive. StaticQuorum requires it, at least 1.
-	// Other strategies reject it.
+	// QuorumSize is the minimum number of members of the surviving side. StaticQuorum requires a
+	// value of at least 1. Other strategies reject it.
 	QuorumSize int
 	// KeepLoneOldest lets the oldest member survive if it is partitioned from all others. By
 	// default it is downed and the others survive. For KeepOldest.
@@ -69,7 +69,7 @@ type Settings struct {
 
 // Auto returns settings with which the leader downs each node that was unreachable for the given
 // time, without regard to the other members. A network partition then makes two clusters, each with
-// its own singletons and shards. It is for experiments only. Each node logs a warning when it
+// its own singletons and shards. Auto is for experiments only. Each node logs a warning when it
 // starts with these settings.
 func Auto(after time.Duration) Settings {
 	return Settings{Strategy: automatic, StableAfter: after}

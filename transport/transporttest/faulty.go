@@ -17,13 +17,13 @@ import (
 type Fate int
 
 const (
-	// Pass sends it.
+	// Pass sends the frame.
 	Pass Fate = iota
-	// Drop loses it.
+	// Drop loses the frame.
 	Drop
-	// Duplicate sends it twice.
+	// Duplicate sends the frame twice.
 	Duplicate
-	// Hold keeps it until Release, so that later frames overtake it.
+	// Hold keeps the frame until Release, so that later frames overtake it.
 	Hold
 )
 
@@ -50,7 +50,7 @@ var (
 	_ transport.AdminCarrier = (*Faulty)(nil)
 )
 
-// NewFaulty wraps a carrier. It passes all frames at first.
+// NewFaulty wraps a carrier. The new carrier passes all frames until Decide or Next is called.
 func NewFaulty(c transport.Carrier) *Faulty { return &Faulty{Carrier: c} }
 
 // Decide lets a function decide the fate of each frame from now on; its calls are sequential. Nil

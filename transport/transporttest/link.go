@@ -94,8 +94,9 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 	faulty.Next(lane, fates...)
 	for i := range fates {
 		f.must("Send", a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)))
-		// FramesOut counts a frame before the carrier gets it. Flush returns after that, so the
-		// next message is in another frame, and Release cannot overtake the last frame.
+		// FramesOut counts a frame before the carrier receives it. Flush returns only after the
+		// carrier has received the frame. So the next message is in another frame, and Release
+		// cannot overtake the last frame.
 		f.must("Flush", a.Flush(f.ctx))
 	}
 	f.check("Release", faulty.Release())

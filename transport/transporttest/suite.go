@@ -44,14 +44,14 @@ type Config struct {
 	// Network returns a network without nodes. It releases its resources with tb.Cleanup; the suite
 	// closes the carriers. Required.
 	Network func(tb testing.TB) Network
-	// Admin does the same for carriers that are transport.AdminCarrier, and also returns a function
-	// that connects the named operator to the network; the suite closes the result. If it is nil,
-	// the Operator checks are omitted.
+	// Admin is like Network, for carriers that implement transport.AdminCarrier. It also returns a
+	// function that connects the named operator to the network. The suite closes the result of this
+	// function. If Admin is nil, the Operator checks are omitted.
 	Admin func(tb testing.TB) (Network, func(operator string) transport.AdminClient)
 	// Timeout bounds each check. Defaults to five minutes.
 	Timeout time.Duration
 
-	// Both inject a bug.
+	// Tests of this package set wrap and asker to inject a bug.
 	wrap  func(*transport.Transport) endpoint
 	asker func(transport.AdminClient) transport.AdminClient
 }
