@@ -137,7 +137,7 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	if err := s.addHooks(); err != nil {
 		return errors.Join(err, s.abandon())
 	}
-	if err := host(); err != nil { // later steps must not fail: this one cannot be undone
+	if err := host(); err != nil { // later steps must not fail, because the effect of host cannot be undone
 		return errors.Join(err, s.abandon())
 	}
 	s.router.mu.Lock()

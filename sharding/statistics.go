@@ -24,7 +24,7 @@ import (
 const queryTimeout = 3 * time.Second
 
 // ErrNoCoordinator reports that the region is not registered with a coordinator, or that the
-// coordinator does not reply: it is starting or moving.
+// coordinator does not reply, for example while it starts or moves.
 var ErrNoCoordinator = errors.New("sharding: no coordinator")
 
 // Statistics are the entity counts of all regions of a type. Each region reports its own state at a

@@ -91,7 +91,7 @@ type CoordinatorStores interface {
 
 // RememberStore stores the IDs of running entities and the shards that ever had one, for one entity
 // type. Package shardingtest tests implementations. All methods are safe for concurrent use. A
-// shard has one owner on a node at a time, which makes its calls one after the other.
+// shard has one owner on a node at a time. The owner makes its calls one after the other.
 type RememberStore interface {
 	// Load takes over a shard and returns its entities, in no order: those whose start was
 	// acknowledged and not followed by a stop. Updates of previous owners that are not stored yet
@@ -100,7 +100,7 @@ type RememberStore interface {
 
 	// Update stores which entities started and stopped. No entity is in both lists. Repeated starts
 	// and stops are not errors. The shard must have been loaded. ErrFenced reports that another
-	// owner has loaded it. After any error the shard must be loaded again.
+	// owner has loaded the shard. After any error the shard must be loaded again.
 	Update(ctx context.Context, shard Shard, started, stopped []string) error
 
 	// Shards returns the shards that were added, sorted.
@@ -114,8 +114,8 @@ type RememberStore interface {
 	Close() error
 }
 
-// RememberStores opens stores for remembered entities: JournalStores, ReplicatedStores, or
-// another implementation.
+// RememberStores opens stores for remembered entities: JournalStores, ReplicatedStores, or another
+// implementation.
 type RememberStores interface {
 	// OpenEntities returns the store for an entity type. It does not block.
 	OpenEntities(s Scope) (RememberStore, error)
@@ -133,7 +133,7 @@ type Scope struct {
 	Type string
 	// Role is the role of the nodes that host the type. Defaults to "": all nodes.
 	Role string
-	// Shards is the number of shards, so that a store can reject more than it has room for.
+	// Shards is the number of shards, so that a store can reject a number that it has no room for.
 	// Defaults to 0: unknown.
 	Shards int
 	// Logger gets warnings about failed background work. Defaults to no logging.

@@ -325,7 +325,8 @@ func (m *Machine) noteRefused(from identity.Node, key string, err error) Verdict
 }
 
 // isDuplicate reports whether a message contains a key for the second time. A correct node never
-// sends a key twice. Each occurrence may cost as much as merging the whole value.
+// sends a key twice. A receiver stops processing a message at a duplicate, because each occurrence
+// may cost as much as merging the whole value.
 func (m *Machine) isDuplicate(from identity.Node, e *entry) bool {
 	if e == nil {
 		return false

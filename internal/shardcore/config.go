@@ -22,7 +22,8 @@ type Config struct {
 	// Region configures the region or the proxy.
 	Region region.Config
 	// Shard configures each shard. Starts and the limit of Passivation are shared by all shards of
-	// the node. Remember, Entities, RecoverOnRequest and, unless set, RestartBackoff are replaced.
+	// the node. The values of Remember, Entities and RecoverOnRequest are replaced. RestartBackoff
+	// is replaced if it is 0.
 	Shard shard.Config
 	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are replaced
 	// by those of Region.

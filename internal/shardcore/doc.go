@@ -18,7 +18,7 @@
 //	     refusals   frames    notes     coordinator   load, save,    start, pass,
 //	                                    stopped       ask            stop, kill
 //
-// The host of the entities is outside. The machine requests it to start an incarnation of an
+// The host of the entities is outside. The machine requests the host to start an incarnation of an
 // entity, to append a message to its mailbox, to stop it after its messages, or to kill it. The
 // host reports when an incarnation is ready, has ended, or requests passivation. Every start is
 // eventually followed by an end.

@@ -33,8 +33,7 @@ type Effects struct {
 	// Ask and Rebalance are calls of the strategy.
 	Ask       *coordinator.AskStrategy
 	Rebalance *coordinator.AskRebalance
-	// Send are frames for other nodes, in this order, sent at most once. They leave after the
-	// actions are done, because a frame may report that a message is in the mailbox of its entity.
+	// Send are frames for other nodes, in this order, sent at most once. The driver sends them after it has performed the actions, because a frame may report that a message is in the mailbox of its entity.
 	Send []Outgoing
 	// CoordinatorStopped reports that this node no longer runs a coordinator: it was stopped by
 	// StopCoordinator, or with the region.
@@ -68,8 +67,7 @@ type Action struct {
 	Message Message // message of Pass
 }
 
-// RememberCall is a call of the store of remembered entities for a run of a shard: to load them, or
-// to store Update.
+// RememberCall is a call of the store of remembered entities for a run of a shard. The call loads the entities, or stores Update.
 type RememberCall struct {
 	ShardRun
 

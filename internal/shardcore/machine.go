@@ -260,7 +260,7 @@ func (m *Machine) Leaving() bool { return m.region.Leaving() }
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.region.Coordinator() }
 
-// Candidates returns the nodes that may run the coordinator. The caller must not modify it.
+// Candidates returns the nodes that may run the coordinator. The caller must not modify the slice.
 func (m *Machine) Candidates() []identity.Node { return m.region.Candidates() }
 
 // Silence returns for how long no coordinator has replied: see region.Machine.Silence.

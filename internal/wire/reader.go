@@ -25,8 +25,7 @@ type Reader struct {
 	err       error
 }
 
-// NewReader returns a reader of an encoding and reads the version byte. A longer encoding than most
-// bytes is an error. All errors of the reader match malformed.
+// NewReader returns a reader of an encoding and reads the version byte. An encoding of more than most bytes is an error. All errors of the reader match malformed.
 func NewReader(b []byte, version byte, most int, malformed error) *Reader {
 	r := &Reader{b: b, malformed: malformed} // inlined into the caller, which keeps it off the heap
 	r.begin(version, most)
@@ -66,7 +65,7 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Fail sets an error that matches that of NewReader, if no error was set before.
+// Fail sets an error that matches the error malformed of NewReader, if no error was set before.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.SetErr(fmt.Errorf("%w: %s", r.malformed, fmt.Sprintf(format, args...)))

@@ -14,8 +14,7 @@ import (
 // maxRequests is the maximum number of shards in one AskStrategy.
 const maxRequests = 1000
 
-// getHomes replies with the homes of shards. For a shard without a home, or one that is moving, the
-// reply is sent when it has a home.
+// getHomes replies with the homes of shards. For a shard that has no home or is moving, the reply follows when the shard has a home.
 func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 	if !m.isRegistered(from) {
 		return // an unregistered node would not receive the BeginHandOff of these shards
@@ -187,9 +186,9 @@ func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 		}
 	}
 	if m.isTerminating(n) {
-		return // they get another home soon
+		return // these shards get another home soon
 	}
-	if has(m.leaving, n) { // they are being moved
+	if has(m.leaving, n) { // these shards are being moved
 		for _, r := range requests.list {
 			m.getHomes(r.Node, r.Shards)
 		}
@@ -202,7 +201,7 @@ func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 }
 
 // host sends Host to a region and repeats it until the shards have started. A region that has not
-// registered with this coordinator gets it when it registers.
+// registered with this coordinator receives Host when it registers.
 func (m *Machine) host(n identity.Node, shards []Shard) {
 	if len(shards) == 0 || m.instances[n] == 0 {
 		return
@@ -329,8 +328,8 @@ func (w *allocationRequests) postpone(shards []Shard, until time.Duration) {
 	}
 }
 
-// strategyCall is the call of the strategy. There is one at a time. The next call starts while the
-// previous answer is being stored, because its view includes that answer.
+// strategyCall is the call of the strategy. At most one call runs at a time. The next call starts
+// while the previous answer is being stored, because its view includes that answer.
 type strategyCall struct {
 	id     uint64 // 0 is none
 	shards []Shard
@@ -339,7 +338,7 @@ type strategyCall struct {
 // answered is the ID of a call whose answer is not decided yet. No call has this ID.
 const answered = 1<<64 - 1
 
-// rememberCall has the shards that are being remembered. It is retried without a limit.
+// rememberCall has the shards that are being remembered. The call is retried without a limit.
 type rememberCall struct {
 	id      uint64 // 0 is none
 	shards  []Shard
@@ -355,8 +354,8 @@ type hostCommand struct {
 }
 
 // probe finds the regions that respond, before shards are allocated. A stalled node becomes
-// unreachable only after some seconds. Until then it would get each new shard, because it has the
-// fewest shards. The coordinator sends each region a Host without shards, and the region replies
+// unreachable only after some seconds. If it has the fewest shards, it would get each new shard
+// until then. The coordinator sends each region a Host without shards, and the region replies
 // Hosted.
 type probe struct {
 	round   uint64          // 0: no probe is running
@@ -364,8 +363,7 @@ type probe struct {
 	due     time.Duration   // end of the wait
 }
 
-// probed reports whether the probe of the view's regions has ended. It starts one if none is
-// running.
+// probed reports whether the probe of the view's regions has ended. It starts a probe if none is running.
 func (m *Machine) probed(view *allocation.View) bool {
 	if m.probe.round == 0 {
 		m.startProbe(view)
@@ -394,7 +392,7 @@ func (m *Machine) startProbe(view *allocation.View) {
 }
 
 // regionResponded records that a region is alive. Any message proves that it is not stalled, but
-// only the response to the running probe ends the wait for it.
+// only the response to the running probe ends the wait for the region.
 func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	m.silent = without(m.silent, n)
 	if msg.Kind == Register || msg.Kind == Hosted && msg.Round == m.probe.round {

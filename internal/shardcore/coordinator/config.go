@@ -20,7 +20,7 @@ var ErrInvalid = errors.New("coordinator: invalid")
 
 // Config configures a coordinator. All fields except Self and FirstID must be equal on all nodes.
 type Config struct {
-	// Self is this node. Required. It has at most one coordinator of a type.
+	// Self is this node. Required. A node has at most one coordinator of a type.
 	Self identity.Node
 	// FirstID is less than the IDs of all calls. A driver that replaces a coordinator sets it above
 	// the IDs of the previous coordinator, so that late replies to that coordinator are ignored.
@@ -33,12 +33,12 @@ type Config struct {
 	// Shards is the number of shards. Defaults to 1,000, at most 100,000.
 	Shards int
 	// MinRegions is the number of regions that must have registered with this coordinator before
-	// shards are allocated, so that the first region does not get all of them. Defaults to 1. A
+	// shards are allocated, so that the first region does not get all shards. Defaults to 1. A
 	// coordinator that takes over and finds shards on members does not wait.
 	MinRegions int
 	// Settings must be equal to those of each region that sends its settings.
 	Settings Settings
-	// Remember stores which shards have ever had a home. They get a home again without a request.
+	// Remember stores which shards have ever had a home. Such shards get a home again without a request.
 	Remember bool
 	// RemovalMargin is the time between the removal of a node from the cluster and the start of its
 	// shards on other nodes. Defaults to 0. Package downing defines the necessary value.

@@ -14,15 +14,16 @@
 // Its durable data is a State, which is computed from Events. One Change is stored at a time.
 // Requests that arrive during a save are decided together, in their order, and stored as the next
 // change. A decision is not sent to any region before it is stored. A change whose save fails or
-// times out may still be stored. The coordinator then loads the state, compares, and stores the
-// same change again until the result is known.
+// times out may still be stored. The coordinator then loads the state, compares it with the change,
+// and stores the same change again until the result is known.
 //
 // Before the strategy allocates shards, the coordinator probes all regions. A region that does not
 // respond in time counts as unreachable.
 //
-// Terms fence a coordinator. It first stores a term that is higher than all previous ones, and all
-// its messages carry that term. A region that has seen a higher term replies Fenced, and the store
-// rejects a change that is not based on its content. In both cases the coordinator ends.
+// Terms fence a coordinator. Each coordinator first stores a term that is higher than all previous
+// terms, and all its messages carry this term. A region that has seen a higher term replies Fenced,
+// and the store rejects a change that is not based on its content. In both cases the coordinator
+// ends.
 //
 // A round moves shards:
 //

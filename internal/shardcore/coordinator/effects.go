@@ -147,7 +147,7 @@ const (
 	Terminating                       // a region counts as terminated; its shards get new homes after the margin
 	HandOffBegun                      // shards are being moved; Count regions and proxies have to stop sending to them
 	HandOffDone                       // shards are stopped and have no home
-	Silent                            // Node did not respond to a probe and gets no shards while other regions do
+	Silent                            // Node did not respond to a probe and gets no shards while other regions respond
 	RegionRefused                     // Node cannot register because Fields of its settings differ
 	HandOffFailed                     // shards stay on their region: Node, and Count nodes in total, did not respond
 )
@@ -252,7 +252,7 @@ type RebalanceNow struct{}
 // Terminate ends the coordinator because another node takes over. If this node has a region, its
 // shards are handed off first, because a hand-off needs a coordinator.
 type Terminate struct {
-	// Now ends it without this hand-off.
+	// Now ends the coordinator without this hand-off.
 	Now bool
 }
 

@@ -42,8 +42,7 @@ func (f *Fold) State() State {
 	return s
 }
 
-// Apply adds an event. The error matches ErrImpossible if the event contradicts the events before;
-// then the state does not change.
+// Apply adds an event. The error matches ErrImpossible if the event contradicts the events before it. In this case the state does not change.
 func (f *Fold) Apply(e Event) error {
 	if why := f.check(&e); why != "" {
 		return fmt.Errorf("%w: %v %v (%d shards): %s", ErrImpossible, e.Kind, e.Node, len(e.Shards), why)
@@ -150,7 +149,7 @@ func (f *Fold) deallocate(s Shard) {
 	f.state.shards--
 }
 
-// renumber adapts the homes after the regions from one index on have moved.
+// renumber adds by to each region number in homes that is greater than from. The regions after this index have moved.
 func (f *Fold) renumber(from, by int) {
 	for s, nr := range f.state.homes {
 		if int(nr) > from {

@@ -15,8 +15,8 @@ import (
 type handOff struct {
 	round      uint64
 	shards     []Shard         // shards that have not stopped yet
-	waiting    []identity.Node // have not acknowledged BeginHandOff, sorted
-	stopping   bool            // all have acknowledged
+	waiting    []identity.Node // nodes that have not acknowledged BeginHandOff, sorted
+	stopping   bool            // all nodes have acknowledged
 	repeatAt   time.Duration
 	deadline   time.Duration
 	requesters map[Shard][]identity.Node
@@ -85,7 +85,7 @@ func (m *Machine) ack(h *handOff, n identity.Node) {
 	}
 }
 
-// ackAll records that a removed region or proxy has stopped sending.
+// ackAll records for all hand-offs that a removed region or proxy has stopped sending.
 func (m *Machine) ackAll(n identity.Node) {
 	for _, h := range slices.Clone(m.handOffs) {
 		if has(h.waiting, n) {
@@ -148,7 +148,7 @@ func (m *Machine) tickHandOffs() {
 }
 
 // giveUp leaves shards where they are. Their home may have stopped them, or may not have started
-// them yet, so it gets Host again. A leaving region repeats its request.
+// them yet, so the home receives Host again. A leaving region repeats its request.
 func (m *Machine) giveUp(h *handOff) {
 	left, homes, late := h.shards, m.byHome(h.shards), slices.Clone(h.waiting)
 	if h.stopping {

@@ -243,8 +243,7 @@ func (m *Machine) clusterIsStopping() bool {
 	})
 }
 
-// receive processes a message. Messages to another coordinator are ignored; if that one has a
-// higher term, this coordinator ends.
+// receive processes a message. Messages to another coordinator are ignored; if that coordinator has a higher term, this one ends.
 func (m *Machine) receive(from identity.Node, msg Message) {
 	heeded := msg.Type == m.cfg.Type && m.phase >= Claiming
 	if heeded && msg.Term > m.term {

@@ -36,7 +36,7 @@ const (
 	GracefulShutdown
 	// RegionStopped reports that the region or proxy has stopped with all its entities.
 	RegionStopped
-	// Fenced answers a message of a lower term. Term is the higher one that the region has seen.
+	// Fenced answers a message of a lower term. Term is the higher term that the region has seen.
 	Fenced
 	// StopShards requests to stop shards that are no longer needed. The answer is Stopped.
 	StopShards
@@ -45,8 +45,8 @@ const (
 	RegisterAck
 	// Homes has the homes of shards.
 	Homes
-	// Host makes the receiver the home of shards, which it starts. It is repeated until Hosted
-	// arrives. Without shards it is a probe.
+	// Host makes the receiver the home of shards, and the receiver starts them. Host is repeated
+	// until Hosted arrives. Without shards it is a probe.
 	Host
 	// BeginHandOff requests to forget the homes of shards and to buffer their messages. It is
 	// repeated.

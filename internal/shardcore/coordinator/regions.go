@@ -54,7 +54,8 @@ func (m *Machine) updateMembers(in Members) {
 }
 
 // terminationTime returns the time from which the shards of a removed node may start elsewhere: at
-// that time the node is certainly down. A removal at an unknown time counts as long ago.
+// that time the node is certainly down. If the time of the removal is unknown, the removal counts
+// as long ago.
 func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	at := m.now
 	for _, r := range slices.Concat(m.view.Removed, m.removals) {
@@ -183,7 +184,7 @@ func (m *Machine) acknowledge(n identity.Node) {
 	var homes []Home
 	for _, r := range m.state.regions {
 		if m.instances[r.Node] == 0 {
-			continue // it may have stopped, although the previous coordinator has not stored that
+			continue // the region may have stopped, although the previous coordinator has not stored this fact
 		}
 		shards := m.notMoving(r.Shards)
 		if shards = shards[:min(left, len(shards))]; len(shards) > 0 && !m.isTerminating(r.Node) {
@@ -230,7 +231,7 @@ func (m *Machine) gracefulShutdown(from identity.Node, msg Message) bool {
 
 func (m *Machine) regionStopped(from identity.Node, msg Message) bool {
 	if m.member(from) == nil || msg.Instance < m.instances[from] {
-		return false // it has been replaced, or its termination is already due
+		return false // the instance has been replaced, or its termination is already due
 	}
 	// The registration as region or proxy may not be stored yet. Termination of an unregistered
 	// node has no effect.

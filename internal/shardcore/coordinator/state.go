@@ -235,8 +235,8 @@ func next(r *wire.Reader, before identity.Node) identity.Node {
 	return n
 }
 
-// computeHomes computes the homes of the shards. It takes 2 bytes for each shard up to the highest,
-// 200 kB at most.
+// computeHomes computes the homes of the shards. The homes take 2 bytes for each shard up to the
+// highest, 200 kB at most.
 func (s *State) computeHomes(r *wire.Reader) {
 	most := Shard(0)
 	for _, region := range s.regions {

@@ -15,9 +15,7 @@ type load struct {
 	retryAt time.Duration
 }
 
-// saving is the change that is being stored. There is one at a time. It is repeated until it is
-// known to be stored: an earlier attempt may succeed at any time, so no other change may replace
-// it.
+// saving is the change that is being stored. There is at most one such change at a time. The save is repeated until the change is known to be stored. An earlier attempt may succeed at any time, so no other change may replace this one.
 type saving struct {
 	Save
 	tries   int
@@ -53,7 +51,7 @@ func (m *Machine) tickStore() {
 	}
 }
 
-// checkStored loads to find out whether the change was stored.
+// checkStored loads the state to find out whether the change was stored.
 func (m *Machine) checkStored() {
 	m.note(Note{Kind: SaveRetried, Count: m.save.tries})
 	if m.load.id == 0 && m.load.retryAt == Never {
@@ -75,7 +73,7 @@ func (m *Machine) loaded(in Loaded) {
 	case in.State.Equal(m.save.After):
 		m.stored(in.Rev)
 	case in.State.Equal(m.state):
-		// Not stored, or not yet: an earlier attempt may succeed until another change has its number.
+		// The change is not stored, or not yet: an earlier attempt may succeed until another change has its number.
 		m.save.Rev = in.Rev
 		m.retrySave()
 	case in.Rev < m.rev:
@@ -155,7 +153,7 @@ func (m *Machine) stored(rev uint64) {
 	m.state, m.rev = change.After, rev
 	m.note(Note{Kind: Stored, Count: len(change.Events)})
 	for _, e := range change.Events {
-		if e.Kind == HomesAllocated && has(m.leaving, e.Node) { // leaving since the decision: no region may send there
+		if e.Kind == HomesAllocated && has(m.leaving, e.Node) { // the region began to leave after the decision: no region may send to these shards
 			m.beginHandOff(e.Shards)
 		}
 	}

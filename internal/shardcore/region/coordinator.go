@@ -291,7 +291,7 @@ func (m *Machine) giveUpAt() time.Duration {
 	return max(m.waitingSince, m.registeringSince) + m.cfg.GiveUpAfter
 }
 
-// giveUp refuses the messages that wait for homes when it is time.
+// giveUp refuses the messages that wait for homes when the time giveUpAt has come.
 func (m *Machine) giveUp() {
 	if m.now < m.giveUpAt() {
 		return

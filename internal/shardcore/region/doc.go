@@ -15,16 +15,16 @@
 //	                    | <----Flushed------ | everything sent before has reached the shard
 //
 // Messages for a shard without a known home wait in a buffer, in order. When the coordinator
-// withdraws a home, or names another one, the region flushes the path to the old home. Only after
-// everything that it sent before has arrived does the region acknowledge the change and send to the
-// new home. Hence no message overtakes an earlier message of the same sender, and no message is
-// lost as long as no link and no node fails.
+// withdraws a home, or names another one, the region flushes the path to the old home. The region
+// acknowledges the change and sends to the new home only after everything that it sent before has
+// arrived. Hence no message overtakes an earlier message of the same sender, and no message is lost
+// as long as no link and no node fails.
 //
 // The home of a shard accepts forwarded messages until HandOff. A message that arrives later is
 // relayed once. If the second region is not the home either, it refuses the message.
 //
-// Relayed messages wait and travel separately from messages of local senders. Otherwise two regions
-// that each consider the other one the home could wait for each other forever. A leaving region
-// stops when none of its messages is in flight. It does not wait for abandoned messages. While no
-// coordinator replies, it does not wait for unknown homes either.
+// Relayed messages wait and travel separately from messages of local senders. If they shared a
+// queue, two regions that each consider the other one the home could wait for each other forever. A
+// leaving region stops when none of its messages is in flight. It does not wait for abandoned
+// messages. While no coordinator replies, it does not wait for unknown homes either.
 package region

@@ -18,10 +18,10 @@ type Effects struct {
 	Actions []Action
 	// Frames go to other regions, in this order.
 	Frames []OutgoingFrame
-	// Messages go to the coordinator, or to the nodes that may run it, which include this one.
+	// Messages go to the coordinator, or to all nodes that may run it. This node may be among them.
 	Messages []OutgoingMessage
-	// Stopped reports that the region has completely ended. The machine still replies to coordinators
-	// that have not received this information.
+	// Stopped reports that the region has completely ended. The machine still replies to
+	// coordinators that have not received this information.
 	Stopped bool
 }
 
@@ -131,8 +131,8 @@ type ShardDone struct {
 	Generation uint64
 }
 
-// Drop reports messages whose callers no longer wait. Those that still wait are refused. See
-// Machine.Tokens.
+// Drop reports messages whose callers no longer wait. Messages that are still in a buffer are
+// refused. See Machine.Tokens.
 type Drop struct{ Tokens []uint64 }
 
 // Leave hands off all shards. The region stops after that.

@@ -17,7 +17,7 @@ func (m *Machine) setHome(s Shard, n identity.Node) {
 	switch {
 	case n == m.cfg.Self:
 		m.hostShard(s)
-	case !m.member(n): // removed, but the coordinator does not reflect the removal yet
+	case !m.member(n): // the node was removed, but the coordinator does not reflect the removal yet
 	default:
 		if h := m.hosted[s]; h != nil && !h.stopping {
 			m.abort(s) // the shard has another home without a HandOff to this node

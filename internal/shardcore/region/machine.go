@@ -31,7 +31,7 @@ type Machine struct {
 	registerAt       time.Duration
 	pause            time.Duration // between registrations
 	repeatAt         time.Duration
-	waitingSince     time.Duration // first request without a message of a coordinator since
+	waitingSince     time.Duration // time of the first request after the last message of a coordinator
 	registeringSince time.Duration // start of the current search for the coordinator
 	verifying        bool          // the registration is being verified
 	leaving          bool
@@ -182,7 +182,7 @@ func (m *Machine) Refused() (identity.Node, *coordinator.Settings) {
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.coordinatorNode, m.registered }
 
 // Candidates returns the nodes that may run the coordinator, to which the region sends its
-// requests. The caller must not modify it.
+// requests. The caller must not modify the slice.
 func (m *Machine) Candidates() []identity.Node { return m.candidates }
 
 // Leaving reports whether the region accepts no shards.

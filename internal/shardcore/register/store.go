@@ -32,7 +32,7 @@ type Store struct {
 	loaded bool
 	term   uint64            // last term claimed by this store, 0 if none
 	holds  bool              // the store has found no higher term
-	begun  coordinator.State // state of the last unrivaled claim, which may be stored without an acknowledgement
+	begun  coordinator.State // state of the last claim without a rival; it may be stored although it was not acknowledged
 }
 
 // New returns a store. The nonce distinguishes several stores of one node that claim the same term.
@@ -52,7 +52,7 @@ func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loaded = true
-	if found.term > r.term && found.state.Claimed(highest).Equal(r.begun) { // the caller regards it as acknowledged
+	if found.term > r.term && found.state.Claimed(highest).Equal(r.begun) { // the caller regards the claim as acknowledged
 		r.term, r.holds = found.term, true
 	}
 	return found.state, found.rev, highest, nil

@@ -42,8 +42,7 @@ type Config struct {
 	StopTimeout time.Duration
 	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration
-	// RecoverOnRequest starts remembered entities only on Recover or for a message. Otherwise all
-	// start at once, within Starts.
+	// RecoverOnRequest starts remembered entities only on Recover or for a message. If it is false, all remembered entities start at once, within Starts.
 	RecoverOnRequest bool
 }
 

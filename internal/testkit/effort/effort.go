@@ -3,7 +3,7 @@
 
 // Package effort selects the effort of a test: the number of seeds, kills or histories. The same
 // test runs in three tiers: a few cases in make quick and under the race detector, the usual number
-// in go test, and all in make soak.
+// in go test, and all cases in make soak.
 package effort
 
 import (

@@ -19,8 +19,9 @@ import (
 )
 
 // Importer returns an importer of the packages and of all their dependencies. It reads the build
-// cache. The packages are built like the calling test: with the race detector, they are those of
-// the other tests. The importer must not be used concurrently.
+// cache. The packages are built like the calling test: with the race detector if the test uses it.
+// The build cache then has them already from the other tests. The importer must not be used
+// concurrently.
 func Importer(tb testing.TB, packages ...string) types.Importer {
 	tb.Helper()
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}

@@ -68,7 +68,7 @@ func (c Config) cluster(line func(string, ...any), port int) {
 	line(`  host: "127.0.0.1"`)
 	line("  port: %d", port)
 	line("  no_advertise: true") // clients must not bypass a proxy
-	line("  pool_size: -1")      // one route, so that one fault breaks it
+	line("  pool_size: -1")      // one route, so that one fault breaks the connection between the servers
 	line(`  ping_interval: "3h"`)
 	line("  connect_retries: 1000000")
 	line("  routes: [ %s ]", quoted(c.Routes, "nats-route://"))

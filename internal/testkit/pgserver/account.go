@@ -39,8 +39,7 @@ func account() (*syscall.Credential, error) {
 // has at most 103 bytes.
 const maxSocketDir = 70
 
-// newDirectory creates the directory of a server. It creates it below base if the path is short
-// enough for a socket and the account may enter base. Otherwise it creates it below /tmp.
+// newDirectory creates the directory of a server. The directory is below base if the path is short enough for a socket and the account may enter base. In all other cases the directory is below /tmp.
 func newDirectory(base string, peer *syscall.Credential) (string, error) {
 	base, err := filepath.Abs(base)
 	if err != nil || len(base) > maxSocketDir || peer != nil && !open(base) {

@@ -17,7 +17,7 @@
 // database, which is dropped at its end. A test that kills or configures its server calls Start.
 //
 // REFOLD_POSTGRES is the DSN of a superuser on a server to use instead of the shared one. Servers
-// from Start remain private. Without that variable and without binaries, the test fails with an
+// from Start remain private. Without this variable and without binaries, the test fails with an
 // error that contains the package to install.
 package pgtest
 
