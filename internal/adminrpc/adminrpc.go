@@ -180,7 +180,7 @@ func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node
 	}
 }
 
-// Sender returns the name of the node that sent a reply. Further requests go to this node. If the
+// Sender returns the name of the node that sent a reply, as the target of further requests. If the
 // reply does not name its node, Sender returns asked.
 func (c *Client) Sender(command, node, asked string) (string, error) {
 	if node == "" {

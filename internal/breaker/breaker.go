@@ -10,9 +10,9 @@
 //	  │                               └──────── trial failed ────────┘     │
 //	  └──────────────────────────────────────── trial succeeded ───────────┘
 //
-// Breaker is the pure state machine: the time is an argument of its methods, and it is not safe for
-// concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout of
-// a call.
+// Breaker is the pure state machine: the time is an argument of its methods. A Breaker is not safe
+// for concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout
+// of a call.
 //
 //	caller := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute, Open: errOpen, Late: errLate})
 //	err := caller.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
@@ -23,7 +23,7 @@
 //		// The store was not called.
 //	}
 //
-// Packages journal and snapshot use it; neither may import the other.
+// Packages journal and snapshot both use package breaker, because neither may import the other.
 package breaker
 
 import "time"

@@ -25,7 +25,7 @@ type Config struct {
 	Open, Late error
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. A half-open breaker counts as open. The mutex of the Caller is held: OnChange must not
-	// block or use the Caller. Nil is none.
+	// block or use the Caller. Optional.
 	OnChange func(open bool)
 }
 
@@ -62,7 +62,7 @@ func NewCaller(cfg Config) *Caller {
 // caller may reuse everything that the call used. A panic of the call propagates and counts as a
 // failure.
 //
-// A call that fails because ctx ended does not count.
+// A call that fails because ctx ended does not count as a failure.
 func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, error)) error {
 	start := time.Now()
 	ticket, ok := g.begin(start)

@@ -34,6 +34,6 @@
 //
 // A write with an unknown outcome may still be stored later. Before any other write, the machine
 // appends a fence: an empty record at the same sequence number, through the same conditional
-// append. If the fence is stored, the lost write can never be stored. If it conflicts, the machine
-// reads the record at that number from the journal.
+// append. If the fence is stored, the lost write can never be stored. If the fence conflicts, the
+// machine reads the record with this number from the journal.
 package engine

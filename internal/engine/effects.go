@@ -17,7 +17,7 @@ type Behavior interface {
 	Decide(op *Op)
 	// Call runs a callback of op. Events that the callback persists are added to op.
 	Call(op *Op, fn any)
-	// State encodes the current state, nil if that fails.
+	// State encodes the current state. It returns nil if the encoding fails.
 	State() *State
 }
 
@@ -33,9 +33,9 @@ type Input struct {
 	Err error
 	// Recovery is the result of Recovered.
 	Recovery Recovery
-	// LastNr is, for Probed, the sequence number of the last event in an unbroken run of this
-	// incarnation's own events from the start of the probe, or one less than that start if there is
-	// none. Fences are not events.
+	// LastNr is, for Probed, the sequence number of the last event in the unbroken run of this
+	// incarnation's own events that begins at the start of the probe. If there is no such event,
+	// LastNr is the start minus one. Fences are not events.
 	LastNr uint64
 	// Next is, for Probed, the record that follows LastNr.
 	Next Record
@@ -97,7 +97,7 @@ type Recovery struct {
 }
 
 // Effects are the actions that a Step requests. The shell carries them out field by field in this
-// order. The shell owns the value, passes it to Step empty and may reuse it.
+// order. The shell owns the value, passes an empty value to Step and may reuse it.
 type Effects struct {
 	// Append passes units to the writer, in order.
 	Append []*Step
@@ -121,8 +121,8 @@ type Effects struct {
 	Wake time.Duration
 	// More requests Continue.
 	More bool
-	// Stopped reports that the instance has ended. With Recover another incarnation follows at
-	// once, otherwise with the next Deliver.
+	// Stopped reports that the instance has ended. If Recover is also set, another incarnation
+	// follows at once, otherwise with the next Deliver.
 	Stopped bool
 	// Cause is the error that ended the instance, or nil.
 	Cause error

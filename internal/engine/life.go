@@ -94,8 +94,8 @@ func (m *Machine) signal(s any) {
 	}
 }
 
-// refoldBroken drops an instance whose code panicked or whose stash overflowed. Everything that it
-// has persisted is durable.
+// refoldBroken drops an instance whose code panicked or whose stash overflowed. All events that the
+// instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
 	cause := m.broken
 	m.dropPending()
@@ -127,8 +127,8 @@ func (m *Machine) tooMany() bool {
 	return true
 }
 
-// backOff waits before the next recovery. After a lost connection the first wait is skipped,
-// because the connection may already be restored.
+// backOff waits before the next recovery. After a lost connection there is no first wait, because
+// the connection may already be restored.
 func (m *Machine) backOff(cause error, out *Effects) {
 	out.Cause = cause
 	if m.draining {
@@ -179,8 +179,8 @@ func (m *Machine) drain(out *Effects) {
 	}
 }
 
-// stopped ends the instance. Messages that wait inside are answered; messages for the next
-// incarnation start it.
+// stopped ends the instance. Messages that wait in this instance are answered. Messages for the
+// next incarnation start a new instance.
 func (m *Machine) stopped(out *Effects) { m.stoppedFor(ErrStopped, out) }
 
 // stoppedFor is stopped with an explicit error for waiting messages.

@@ -16,7 +16,7 @@ type Op struct {
 	// Env is the message.
 	Env *Envelope
 	// Requests are opaque to the machine. They become effects, in order, when the message has taken
-	// effect, and are dropped when it is decided again.
+	// effect. If the message is decided again, they are dropped.
 	Requests []any
 	// Made counts the effects that user code made. Only the shell uses it.
 	Made uint16
@@ -173,8 +173,8 @@ func (o *Op) PersistOne(event journal.Event, async bool, state *State) {
 	o.add(s)
 }
 
-// Call adds a callback that runs when all earlier steps are durable. Unless it is asynchronous, the
-// machine decides no message before it has run.
+// Call adds a callback that runs when all earlier steps are durable. Unless the callback is
+// asynchronous, the machine decides no message before the callback has run.
 func (o *Op) Call(fn any, async bool) {
 	s := o.step()
 	s.kind, s.async, s.call = callStep, async, fn

@@ -35,7 +35,8 @@ func (m *Machine) seePast(s *Step) bool {
 	return s.kind != finishStep && s.async && m.finishes > 0
 }
 
-// complete removes the step after kept from the list and carries it out if its turn has come.
+// complete removes the step after kept from the list and carries it out, if all its conditions are
+// met.
 func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 	switch s.kind {
 	case unitStep:
@@ -91,8 +92,8 @@ func (m *Machine) call(op *Op, fn any, out *Effects) {
 		m.broken = op.err
 	}
 	if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
-		// Messages were decided in the meantime, and the callback has seen their events. So its
-		// reply waits for them.
+		// Messages were decided before the callback ran, and the callback has seen their events.
+		// The reply of its op therefore waits until these events are durable.
 		op.ended = true
 		op.add(op.step())
 	}

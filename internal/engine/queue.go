@@ -5,8 +5,8 @@ package engine
 
 // Caller waits for the reply to a message.
 type Caller interface {
-	// Take claims the caller before its command is decided. It returns false if the caller has
-	// stopped waiting; then the command is not decided.
+	// Take claims the caller before its command is decided. If the caller has stopped waiting, Take
+	// returns false, and the command is not decided.
 	Take() bool
 	// Untake reverts Take: the command will be decided again.
 	Untake()

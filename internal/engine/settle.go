@@ -74,7 +74,8 @@ func (m *Machine) settle(out *Effects) {
 }
 
 // fence requests an empty record at the number of the first unit with an unknown outcome. If the
-// fence is stored, the unit never can be. If it conflicts, the journal holds another record there.
+// fence is stored, the unit can never be stored. If the fence conflicts, the journal already holds
+// a record with this number.
 func (m *Machine) fence(out *Effects) {
 	if m.now.After(m.lastTime) {
 		m.lastTime = m.now
@@ -98,14 +99,14 @@ func (m *Machine) fenced(err error, out *Effects) {
 		m.phase = probing
 		out.Probe = m.failed.Request.Write.Expect + 1
 	default:
-		// The fence itself may be stored late. That is harmless: it is the same record at the same
-		// number, and the machine requests it again.
+		// The fence itself may be stored late. A late fence is harmless, because the machine
+		// requests the same record at the same number again.
 		m.retry(err, out)
 	}
 }
 
-// retry repeats the fence or the probe: at once the first time after a lost connection, otherwise
-// after a back-off.
+// retry repeats the fence or the probe: at once for the first retry after a lost connection,
+// otherwise after a back-off.
 func (m *Machine) retry(err error, out *Effects) {
 	again := m.failures == 0 && errors.Is(err, journal.ErrUnavailable)
 	out.Wake = m.backoff()
@@ -160,7 +161,8 @@ func (m *Machine) probed(in Input, out *Effects) {
 		m.failed = s
 		m.conclude(cause, out)
 	case s == m.failed:
-		// The journal contradicts itself: it reported a conflict and holds no record there.
+		// The journal contradicts itself: it reported a conflict but holds no record with this
+		// number.
 		m.retry(cause, out)
 	default:
 		m.failed = s

@@ -3,9 +3,9 @@
 
 // Package fielderror reports invalid fields of configurations.
 //
-// A validation collects an Error for each invalid field in an Errors value. A package that builds
-// its configuration on the one of another package renames the fields of its errors with Rename, so
-// that users see the names of the fields that they set.
+// A validation collects an Error for each invalid field in an Errors value. A package whose
+// configuration contains settings of another package renames the fields in the errors of that
+// package with Rename. Users then see the names of the fields that they set.
 package fielderror
 
 import (
@@ -87,8 +87,8 @@ func (e *invalid) Error() string {
 func (e *invalid) Unwrap() []error { return append([]error{e.kind}, e.list...) }
 
 // Rename returns the errors in err with the beginnings of their fields replaced, as an error that
-// matches kind instead of the kind that they had. The rules are pairs of an old and a new
-// beginning; the first pair that matches a field applies. It returns nil for nil.
+// matches kind instead of the original kind. The rules are pairs of an old and a new beginning; the
+// first pair that matches a field applies. It returns nil for nil.
 func Rename(kind, err error, rules ...string) error {
 	return Errors(renamed(err, rules)).Err(kind)
 }

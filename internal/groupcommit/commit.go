@@ -77,7 +77,8 @@ func (w *Writer) next(c *batch) bool {
 	for {
 		w.take(c)
 		if c.count == 0 && w.queued == 0 {
-			// The queue is empty, so owners that were granted room are slow or will not submit.
+			// The queue is empty, so owners that were granted room and have not submitted are slow
+			// or will not submit.
 			w.waiting.granted = 0
 		}
 		w.grant(c)

@@ -46,8 +46,8 @@ func (q *requests) prepend(front requests) {
 type waitingOwners struct {
 	retrying, newcomers list.List // of waitingOwner
 	// granted counts the owners whose Room was called and that have not submitted since. Their
-	// places are reserved until the queue is empty. Owners that have not submitted then lose their
-	// place.
+	// places are reserved until the queue is empty. Owners that have not submitted by this time
+	// lose their places.
 	granted int
 }
 
@@ -90,8 +90,8 @@ func (l *waitingOwners) take(fits func(waitingOwner) bool) (p waitingOwner, ok b
 // deadlock.
 type Owner interface {
 	// Written is called exactly once for each accepted request, in order of submission for one
-	// Stream. A nil error means stored. Otherwise err is the slot of Append or the reason why the
-	// request was not sent. From this call on the request belongs to its owner again.
+	// Stream. A nil error means stored. A non-nil err is the slot of Append or the reason why the
+	// request was not sent. When Written is called, the request belongs to its owner again.
 	Written(r *Request, err error)
 	// Room is called once for each Submit that returned false, when the Writer has room again. The
 	// owner may submit now, later or never.
@@ -116,14 +116,14 @@ const (
 	flowing streamState = iota
 	// willFail: a request in the queue cannot be sent.
 	willFail
-	// skipping: the request that cannot be sent has left the queue; later requests are skipped.
+	// skipping: the request that cannot be sent has left the queue, and later requests are skipped.
 	skipping
-	// failed: a request was answered with an error; all are skipped until Reset.
+	// failed: a request was answered with an error, and all requests are skipped until Reset.
 	failed
 )
 
-// Request is one write that is handed to a Writer. It belongs to the Writer from a Submit that
-// returned true until Written is called.
+// Request is one write that is handed to a Writer. After a Submit that returned true, the request
+// belongs to the Writer until Written is called.
 type Request struct {
 	// Write is the write to store. Required.
 	Write journal.Write

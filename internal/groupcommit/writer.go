@@ -56,8 +56,8 @@ type Writer struct {
 	// unchecked is the number of requests at the front of the queue that must be checked before
 	// they are sent, because a stream has failed.
 	unchecked int
-	// trackIDs is set if busy contains the IDs of the calls in flight. This is the case if the
-	// journal allows several concurrent calls, and after Close has stopped waiting for a call.
+	// trackIDs is set if busy contains the IDs of the calls in flight. It is set if the journal
+	// allows several concurrent calls, and after Close has stopped waiting for a call.
 	trackIDs bool
 	busy     map[string]busyID
 	waiting  waitingOwners
@@ -163,7 +163,7 @@ func (w *Writer) admit(r *Request, size int) bool {
 }
 
 // Reset resumes a Stream after a failed write: requests submitted from now on are sent again.
-// Requests submitted before Reset stay skipped. It does nothing if no request of s was answered
+// Requests submitted before Reset stay skipped. Reset does nothing if no request of s was answered
 // with an error.
 func (w *Writer) Reset(s *Stream) {
 	w.mu.Lock()
@@ -178,7 +178,7 @@ func (w *Writer) Reset(s *Stream) {
 // ctx ends first, Close cancels the calls in flight, answers unsent requests with an error that
 // matches ErrNotSent and ErrClosed, and returns an error that matches the cause of ctx. A call that
 // ignores its context may then still be in flight. Its requests, and the requests that wait for the
-// same IDs, are answered when it returns. Another Close waits for that call.
+// same IDs, are answered when the call returns. Another Close waits for this call.
 //
 // Close does not close the journal.
 func (w *Writer) Close(ctx context.Context) error {

@@ -7,9 +7,9 @@
 //   - Package sharding carries messages between nodes: see Message, Sharding and Remote.
 //   - Package delivery adds parts to the state of an entity: see Part and PartType.
 //
-// Exported types of these packages embed types of this package under unexported names. They thereby
-// get unexported methods. Only the functions of this package call these methods, and no other
-// package can call or implement them.
+// Exported types of these packages embed types of this package under unexported names, and so get
+// unexported methods. Only the functions of this package call these methods. No other package can
+// call or implement them.
 package hosting
 
 import (
@@ -52,19 +52,19 @@ func (d *PartDefinition[S, H]) definition() *PartDefinition[S, H] { return d }
 // DefinitionOf returns the definition of a part.
 func DefinitionOf[S, H any](p PartType[S, H]) *PartDefinition[S, H] { return p.definition() }
 
-// Part is a field of the state that acts when the events which changed it are durable. Its methods
-// must not block and are called on one goroutine at a time. All times are those of a monotonic
-// clock: they never jump and cannot be compared with the times of another process.
+// Part is a field of the state that acts when the events that changed the field are durable. Its
+// methods must not block and are called on one goroutine at a time. All times are those of a
+// monotonic clock: they never jump and cannot be compared with the times of another process.
 type Part interface {
 	// Field returns the address of the field.
 	Field() any
 	// Attach attaches a fresh instance to its entity. It is also called once when the type is
-	// hosted, so that its error appears there.
+	// hosted, so that hosting the type returns its error.
 	Attach(persistenceID, name string) error
 	// Applying is called before each event is applied. The metadata is immutable, nil for none.
 	Applying(seqNr uint64, metadata []byte)
 	// Recovered is called after a recovery, before any message is handled. It is not called for a
-	// past state, which is only read.
+	// state that was recovered to an earlier event, because such an entity is read-only.
 	Recovered(now time.Time) Outgoing
 	// Durable reports that all events up to this number are stored.
 	Durable(seqNr uint64, now time.Time) Outgoing
@@ -153,8 +153,8 @@ func (m Message) Asked() bool {
 	return waits
 }
 
-// Context returns the context of the caller. It may lack a deadline, and never ends if no caller
-// waits.
+// Context returns the context of the caller. The context may have no deadline. If no caller waits,
+// it never ends.
 func (m Message) Context() context.Context {
 	if c, ok := m.env.Caller.(Caller); ok {
 		return c.Context()
@@ -208,8 +208,9 @@ type Hooks struct {
 	// Route receives all messages for entities of the type, also those that entities send. An error
 	// means that the message was not handed over and will not be answered. Required.
 	Route func(Message) error
-	// Gone reports each entity that has left memory, and whether it passivated, by itself or by
-	// Host.Passivate. The next message starts it again.
+	// Gone reports each entity that has left memory. passivated reports whether the entity stopped
+	// by Effect.Passivate, because it was idle, or by Host.Passivate. The next message starts the
+	// entity again.
 	Gone func(id string, passivated bool)
 	// Busy reports each entity that Host.Passivate could not stop because it has work to do.
 	Busy func(id string)
@@ -223,8 +224,8 @@ type Host interface {
 	// Deliver hands a message to its entity, which is started if it is not in memory. An error
 	// means that the message was not handed over and will not be answered.
 	Deliver(Message) error
-	// Rouse starts an entity without waiting. done receives the outcome of the recovery; it must
-	// not block, and may be nil. An error means that done will not be called.
+	// Rouse starts an entity without waiting. done receives the outcome of the recovery. It must
+	// not block and may be nil. An error means that done will not be called.
 	Rouse(id string, done func(error)) error
 	// Passivate stops an entity if it has no pending work. It reports whether the entity is in
 	// memory. If so, a call of Hooks.Gone or Hooks.Busy follows.
@@ -276,8 +277,8 @@ func Extract(runtime interface{ propagation() *Propagation }, ctx context.Contex
 // Remote gives package sharding access to entities on other nodes. E is eventsourcing.Entities, R
 // is *eventsourcing.Runtime. Its methods are safe for concurrent use.
 type Remote[E, R any] interface {
-	// Entities returns the entities of a type. The runtime lists the IDs; it may be nil. route
-	// receives each message; it must not block. An error of route means that the message was not
+	// Entities returns the entities of a type. The runtime lists the IDs and may be nil. route
+	// receives each message and must not block. An error of route means that the message was not
 	// handed over and will not be answered.
 	Entities(rt R, typeName string, route func(Message) error) E
 	Carrier
@@ -303,6 +304,6 @@ type Carrier interface {
 	// receives the reply once, on any goroutine, and must not block; it is nil if no caller waits.
 	NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) Message
 	// AppendReply appends the encoded form of a reply. A value that can't be encoded becomes an
-	// error that matches ErrNoReply: the command was done.
+	// error that matches ErrNoReply, because the command was handled.
 	AppendReply(dst []byte, value any, err error) []byte
 }

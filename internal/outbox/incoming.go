@@ -31,7 +31,8 @@ func (in *Incoming[T]) Seen(nr uint64) bool {
 	return found || nr < in.Floor
 }
 
-// Outcome returns the outcome of a delivery, and false if it was forgotten or is not decided yet.
+// Outcome returns the outcome of a delivery, and false if the outcome was removed or does not exist
+// yet.
 func (in *Incoming[T]) Outcome(nr uint64) (outcome T, ok bool) {
 	i, found := in.find(nr)
 	if !found {
@@ -40,7 +41,7 @@ func (in *Incoming[T]) Outcome(nr uint64) (outcome T, ok bool) {
 	return in.Receipts[i].Outcome, true
 }
 
-// Record stores the outcome of a delivery and forgets outcomes below its floor. The first outcome
+// Record stores the outcome of a delivery and removes the outcomes below floor. The first outcome
 // of a number is kept.
 func (in *Incoming[T]) Record(nr, floor uint64, outcome T) {
 	if floor = min(floor, nr); floor > in.Floor {

@@ -12,8 +12,9 @@
 //	  x confirmed   . sent, unconfirmed   o recorded
 //
 // The states of both ends are derived from events. An Outgoing also applies events that are not
-// durable yet and may still be undone. So it does not send a delivery, and does not raise its floor
-// above a delivery, before the event is durable.
+// durable yet and may still be undone. It therefore sends a delivery only after the event that
+// requests it is durable, and raises its floor above a delivery only after the event that confirms
+// it is durable.
 //
 // The types are not safe for concurrent use.
 package outbox
@@ -29,7 +30,7 @@ import (
 // Config is the configuration of an Outgoing. All fields are required.
 type Config struct {
 	// Interval is the minimum age of the last transmission of an unconfirmed delivery before the
-	// next one. Half of it is the distance of ticks.
+	// next one. The time between two ticks is half of Interval.
 	Interval time.Duration
 	// Burst is the maximum number of transmissions per tick and at the end of a recovery.
 	Burst int
@@ -109,7 +110,7 @@ func (o *Outgoing[T]) Add(event uint64, item T) uint64 {
 }
 
 // Confirm records that the event with this sequence number confirms a delivery. The delivery is not
-// sent again. It returns false if no such delivery is unconfirmed.
+// sent again. Confirm returns false if no delivery with the number nr is unconfirmed.
 func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
 	e := o.find(nr)
 	if e == nil || e.fate != open {
@@ -292,7 +293,8 @@ func (o *Outgoing[T]) startTicks(now time.Time) {
 	}
 }
 
-// due reports whether a transmission is due. A clock that was set back does not delay it.
+// due reports whether a transmission is due. A clock that was set back does not delay the
+// transmission.
 func (e *Entry[T]) due(now time.Time, interval time.Duration) bool {
 	if e.attempts == 0 {
 		return true

@@ -4,7 +4,7 @@
 // Package panics converts panics into errors.
 //
 // Code of the user (handlers, observers, codecs, stores, strategies) runs inside Catch or below a
-// deferred Into, so that its panic fails one operation and not the program.
+// deferred Into, so that a panic of this code fails one operation and does not end the program.
 package panics
 
 import (

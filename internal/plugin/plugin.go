@@ -84,8 +84,8 @@ const (
 	maxArena = 256 << 10
 )
 
-// Arena allocates the values of a page in blocks. Each block is twice as large as the one before
-// it, from 4 to 256 KiB, or as large as a single larger value. Allocated parts are never reused.
+// Arena allocates the values of a page in blocks. The size of the blocks doubles from 4 to 256 KiB.
+// A larger value gets a block of its own size. Allocated parts are never reused.
 type Arena []byte
 
 // Keep returns a copy of a value, nil if it is empty.

@@ -41,8 +41,8 @@ func New(cfg journal.FilterConfig) (*Filter, error) {
 	return &Filter{cfg: cfg}, nil
 }
 
-// Apply returns the records of id that pass the filter. An error of records is yielded after the
-// records before it.
+// Apply returns the records of id that pass the filter. If records yields an error, Apply yields
+// the preceding records first and then the error.
 //
 // In mode FilterFail each record is yielded immediately, and a *ViolationError ends the replay.
 // FilterRepairByDiscardOld and FilterWarn buffer the last WindowSize records; a record that has

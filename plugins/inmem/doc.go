@@ -19,7 +19,7 @@
 //
 // # Caveats
 //
-// The contents end with the process or with Close, and so do offsets: a later use of an old offset
-// is rejected or refers to another event. Payloads, tags and metadata are kept without a copy, so a
-// caller that modifies them afterwards modifies the history.
+// The contents are lost at the end of the process and at Close. Offsets become invalid at the same
+// time: an old offset is rejected or refers to another event. Payloads, tags and metadata are kept
+// without a copy, so a caller that modifies them afterwards modifies the history.
 package inmem

@@ -86,7 +86,7 @@ func (s *stream) common(writer string, e *journal.Event) *common {
 }
 
 // deleteTo deletes records up to a number and returns their count. The memory is freed once the
-// deleted records are as many as the remaining ones.
+// number of deleted records reaches the number of remaining ones.
 func (s *stream) deleteTo(to uint64) int {
 	to, deleted := min(to, s.highest), s.deleted()
 	if to <= deleted {

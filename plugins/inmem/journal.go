@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Limits of one page of Replay. A larger record is a page.
+// Limits of one page of Replay. A larger record forms a page of its own.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
@@ -26,7 +26,7 @@ const (
 // implements journal.Journal, journal.IDLister and journal.Querier.
 //
 // An event may hold up to 16 MiB and a write up to 64 MiB of payload and metadata together. Larger
-// ones are rejected.
+// events and writes are rejected.
 type Journal struct {
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -159,8 +159,8 @@ func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return s.highest, nil
 }
 
-// DeleteTo implements journal.Journal. The memory of deleted events is freed once they are as many
-// as the remaining ones.
+// DeleteTo implements journal.Journal. The memory of deleted events is freed once their number
+// reaches the number of the remaining events.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	s, err := j.lock(ctx, "delete events", id)
 	if err != nil {

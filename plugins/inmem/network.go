@@ -69,8 +69,8 @@ func NewNetwork(cfg NetworkConfig) *Network {
 	}
 }
 
-// Carrier returns the carrier of an incarnation. It is connected to the network from its Start to
-// its Close.
+// Carrier returns the carrier of an incarnation. The carrier is connected to the network from its
+// Start to its Close.
 func (n *Network) Carrier(node identity.Node) *Carrier {
 	c := &Carrier{network: n, self: node, done: make(chan struct{})}
 	for lane := range c.lanes {

@@ -32,7 +32,7 @@ func check(files storage.Storage, f format, readOnly bool) (logs []storage.FileD
 	m := manifest{tables: make(map[int64]uint64)}
 	_, _, err = scanFile(files, current, m.add)
 	if m.comparer != "" {
-		// Check the version first: damage may be a change of format in a newer version.
+		// Check the version first, because a newer format may look like damage.
 		if ferr := f.check(m.comparer); ferr != nil {
 			return nil, ferr
 		}
@@ -59,9 +59,9 @@ func check(files storage.Storage, f format, readOnly bool) (logs []storage.FileD
 	return logs, checkLogs(files, logs, m.sequence)
 }
 
-// checkNew replaces check when no current manifest can be determined, for the given reason. This is
-// the case in an empty directory, and after a power failure during the creation of the database. In
-// both cases there is neither a log nor a table.
+// checkNew replaces check when no current manifest can be determined, for the given reason. The
+// permitted cases are an empty directory and a power failure during the creation of the database.
+// In both cases there is neither a log nor a table.
 func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reason error) error {
 	var damaged *storage.ErrCorrupted
 	if !errors.Is(reason, os.ErrNotExist) && !errors.As(reason, &damaged) {

@@ -14,15 +14,15 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// scanner reads a log and distinguishes damage from a torn tail. Acknowledged data was synced
-// before anything after it was written. Therefore only the end of a log may be broken: the data
-// that was being written when the power failed.
+// scanner reads a log and distinguishes damage from a torn tail. Data is acknowledged after a sync,
+// and later data is written after this sync. Therefore only the end of a log may be broken: the
+// data that was being written when the power failed.
 //
 // Damage is a torn tail if no valid chunk follows at any offset. There is one exception. A record
 // of several blocks is written at once and its blocks reach the disk in any order, so later parts
-// may be present without an earlier one. They count as the rest of a torn record if nothing else
-// follows and a whole sector of the damaged chunk is zero, which is the content of a sector that
-// was never written.
+// may be present without an earlier one. Such parts count as the rest of a torn record if nothing
+// else follows and a whole sector of the damaged chunk is zero. A sector that was never written is
+// zero.
 type scanner struct {
 	file string
 	add  func(record []byte) error

@@ -24,8 +24,8 @@ const (
 
 // space estimates the use of disk space. All sizes are in bytes.
 type space struct {
-	// live is the sum of two values as of the last count or compaction: a lower bound of the live
-	// data in the tables, and the value of deleted when the count or compaction began.
+	// live was set by the last count or compaction. It is the sum of a lower bound of the live data
+	// in the tables and of the value that deleted had when the count or compaction began.
 	live atomic.Int64
 	// deleted is the total of all deletions.
 	deleted atomic.Int64
@@ -60,8 +60,8 @@ func (s *durableStore) compactIfWasteful(e *engine) {
 		for again := true; again; {
 			size, err := s.compact()
 			s.compacting.Store(false)
-			// Deletions during the compaction did not start another one, so check again. After an
-			// error the next writes retry the compaction.
+			// Deletions during the compaction did not start another compaction, so check again.
+			// After an error the next writes retry the compaction.
 			again = err == nil && s.space.wasteful(size) && !s.compacting.Swap(true)
 		}
 	})
@@ -120,9 +120,9 @@ func (s *durableStore) compactNext(r *util.Range) (size int64, more bool, err er
 const compactSteps = 16
 
 // Compact frees the disk space of deleted data by rewriting all tables, and removes the index
-// groups whose events are all deleted. It reads and writes about as much data as is stored and
-// slows down concurrent appends; without it the engine frees the space gradually. It checks ctx
-// between ranges.
+// groups whose events are all deleted. Compact reads and writes about as much data as is stored,
+// and slows down concurrent appends. Without Compact, the engine frees the space gradually. It
+// checks ctx between ranges.
 func (db *DB) Compact(ctx context.Context) (err error) {
 	defer wrap(&err, "compact %q", db.name)
 	if err = db.sweep(ctx); err != nil {

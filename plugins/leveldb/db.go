@@ -30,11 +30,11 @@ import (
 // Config configures a database. The zero value is the default.
 type Config struct {
 	// NoSync makes Append and Save return before their data is on disk. A crash of the process
-	// loses nothing. A crash of the machine may lose the last appends, and may leave a log that
-	// Open reports as corrupt. Defaults to false: acknowledged data survives a power failure.
+	// alone loses no data. A crash of the machine may lose the last appends, and may leave a log
+	// that Open reports as corrupt. Defaults to false: acknowledged data survives a power failure.
 	NoSync bool
 	// ReadOnly opens the database for reading only. Nothing in the directory changes, and several
-	// processes may have it open. Defaults to false.
+	// processes may have the directory open. Defaults to false.
 	ReadOnly bool
 	// CachedIDs is the number of persistence IDs whose highest sequence number the journal caches,
 	// at about 150 bytes each. An append to an uncached ID costs two reads. Queries cache the names
@@ -104,8 +104,8 @@ type DB struct {
 //
 // It fails with ErrInUse if another process has the directory open, with journal.ErrCorrupt if
 // stored data is damaged in a way that could lose acknowledged data, with journal.ErrNewerVersion
-// if a newer version of Refold wrote it, and with ErrForeign if another program wrote it. A failed
-// Open changes nothing.
+// if a newer version of Refold wrote the data, and with ErrForeign if another program wrote it. A
+// failed Open changes nothing.
 func Open(dir string, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -243,9 +243,9 @@ func Options() *opt.Options {
 	}
 }
 
-// format is a kind of database and its version. Its string is the name of the comparer, which is in
-// the first record of every manifest and can be read there before the engine changes anything. It
-// identifies databases of other programs and of other versions.
+// format is a kind of database and its version. Its string is the name of the comparer. The first
+// record of every manifest contains this name, so the name can be read before the engine changes
+// anything. It identifies databases of other programs and of other versions.
 type format struct {
 	prefix  string
 	version uint32
@@ -255,7 +255,7 @@ func eventsFormat() format { return format{"refold.leveldb/", 2} }
 
 func (f format) String() string { return f.prefix + strconv.FormatUint(uint64(f.version), 10) }
 
-// check returns an error unless a database whose comparer has that name has this format.
+// check returns an error unless comparer is the name of this format.
 func (f format) check(comparer string) error {
 	version, ours := strings.CutPrefix(comparer, f.prefix)
 	n, err := strconv.ParseUint(version, 10, 32)

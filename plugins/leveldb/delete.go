@@ -17,9 +17,9 @@ import (
 const deletePage = 4096
 
 // DeleteTo implements journal.Journal. The first batch makes the whole deletion durable; the
-// records of many events are removed in further batches. If these are interrupted, the next
-// deletion of that ID completes them. The engine frees disk space when it compacts that range, or
-// in DB.Compact.
+// records of many events are removed in further batches. If the removal is interrupted, the next
+// deletion of the same ID completes it. Disk space is freed when the engine compacts the range, or
+// by DB.Compact.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
 	defer wrap(&err, "delete events of %q up to %d", id, to)
 	if err := journal.CheckID(id); err != nil {

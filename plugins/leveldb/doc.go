@@ -38,9 +38,10 @@
 // # Queries
 //
 // The journal is a [journal.Querier]. The events of all persistence IDs are ordered by the time at
-// which they were stored. The index of this order is written in the same batch as the events: a
-// record for up to 4,096 events, at about 5 bytes per event, and a record for each of their tags,
-// at about 5 bytes per event with that tag. [DB.VerifyOrder] checks that the index is complete.
+// which they were stored. The index of this order is written in the same batch as the events: one
+// record for up to 4,096 events, with about 5 bytes per event, and one record for each tag of these
+// events, with about 5 bytes per event with this tag. [DB.VerifyOrder] checks that the index is
+// complete.
 //
 //	group 7    account|1 #4 #5    account|7 #1    account|2 #9 ...
 //	red, 7     ┄┄┄┄┄┄┄┄┄┄┄┄ #5    account|7 #1
@@ -66,9 +67,9 @@
 // them, which happens gradually; see DB.Compact.
 //
 // With Config.NoSync a power failure may leave a log with a gap, which Open reports as corrupt. It
-// may also lose events whose offsets a reader has stored. A query after the end fails with
-// journal.ErrOffset, but once enough new events are stored, such a reader misses events without an
-// error.
+// may also lose events whose offsets a reader has stored. As long as the offset of such a reader is
+// after the end, its queries fail with journal.ErrOffset. Once enough new events are stored, the
+// reader misses events without an error.
 //
 // The payloads of a page of Replay (1,000 events or 1 MiB) share memory.
 //

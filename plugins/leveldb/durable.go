@@ -60,9 +60,9 @@ func NewDurable(dir string, cfg DurableConfig) *Durable { return &Durable{dir: d
 
 func durableFormat() format { return format{"refold.leveldb.durable/", 1} }
 
-// Dir returns the directory of a store. It is named after the replicator and lies in a directory
-// named after the node. Upper case letters, colons, and dots at the ends are escaped, so that the
-// names are valid and distinct on any file system.
+// Dir returns the directory of a store. The directory is named after the replicator and lies in a
+// directory named after the node. Upper case letters, colons, and dots at the ends are escaped, so
+// that the names are valid and distinct on any file system.
 func (d *Durable) Dir(id durable.ID) string {
 	return filepath.Join(d.dir, dirName(id.Node), dirName(id.Replicator))
 }
@@ -381,7 +381,7 @@ func checkContents(dir string) error {
 //	data
 //	checksum  4 bytes, CRC-32C of the key and of all above, big-endian
 //
-// The engine has its own checksums. This one also detects damage that occurred before the data
+// The engine has its own checksums. This checksum also detects damage that occurred before the data
 // reached the engine, and values that belong to another key.
 const (
 	tagRecord     = 'r'

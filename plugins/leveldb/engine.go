@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// engine is one open goleveldb database. It is unusable after a failed write and is replaced by
-// another one on the same files; see guard.
+// engine is one open goleveldb database. After a failed write the engine is unusable for writing,
+// and another engine on the same files replaces it; see storageGuard.
 type engine struct {
 	db    *leveldb.DB
 	guard *storageGuard
@@ -92,8 +92,9 @@ func (e *engine) loadCounters() error {
 	return nil
 }
 
-// usable reports whether the engine can be used for reading or for writing. After a failed write it
-// holds all acknowledged data and can be read, unless the outcome of a write is unknown.
+// usable reports whether the engine can be used for reading or for writing. After a failed write
+// the engine can still be read and holds all acknowledged data, unless the outcome of a write is
+// unknown.
 func (e *engine) usable(writing bool) bool {
 	return e.guard.err() == nil || !writing && !e.outcomeUnknown.Load()
 }
@@ -270,8 +271,8 @@ func syncDir(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// checkSpace returns an error unless the disk has space for the data that the engine writes when it
-// opens the database after a crash, which is the contents of its logs.
+// checkSpace returns an error unless the disk has space for the contents of the logs, which the
+// engine writes to tables when it opens the database after a crash.
 func checkSpace(files storage.Storage) (err error) {
 	size, err := logSize(files)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // Journal is the journal of a DB. It implements journal.Journal, journal.IDLister and
 // journal.Querier.
 //
-// An event holds at most 16 MiB of payload and metadata, and a write at most 64 MiB. Larger ones
-// are rejected.
+// An event holds at most 16 MiB of payload and metadata, and a write at most 64 MiB. Larger events
+// and writes are rejected.
 type Journal struct {
 	handle
 
@@ -101,7 +101,7 @@ func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
 	return ids, translate(it.Error())
 }
 
-// Limits of a page of Replay. A larger single record is a page.
+// Limits of a page of Replay. A larger single record forms a page of its own.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20

@@ -19,8 +19,8 @@ import (
 )
 
 // Query implements journal.Querier. The order is the one in which Append stored the events. A query
-// returns an event as soon as its append has returned, and no longer returns it once its deletion
-// has returned. An offset after the end belongs to another journal and fails with ErrOffset.
+// returns an event as soon as the append of the event has returned, and until its deletion has
+// returned. An offset after the end belongs to another journal and fails with ErrOffset.
 //
 // A page scans at most 10,000 events. Events of persistence IDs that do not match and deleted
 // events are skipped without reading them.
@@ -76,8 +76,9 @@ func (j *Journal) end(ctx context.Context) (position, error) {
 	return endOf(e.db)
 }
 
-// Await implements journal.Querier. It returns nil when there is an event after the offset, and
-// also when the database cannot be reopened, so that the caller's next query reports the error.
+// Await implements journal.Querier. It returns nil when there is an event after the offset. It also
+// returns nil when the database cannot be reopened; the next query of the caller then returns the
+// error.
 func (j *Journal) Await(ctx context.Context, after journal.Offset) (err error) {
 	defer wrap(&err, "await")
 	from, err := parseOffset(after)

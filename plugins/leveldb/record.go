@@ -156,8 +156,8 @@ func decodeNumber(b []byte) (uint64, error) {
 }
 
 type deletion struct {
-	// to is the sequence number of the last deleted event. done is that of the last event whose
-	// record is removed; it is lower after an interrupted deletion.
+	// to is the sequence number of the last deleted event. done is the sequence number of the last
+	// event whose record is removed; it is lower than to after an interrupted deletion.
 	to, done uint64
 }
 
@@ -215,7 +215,7 @@ func decodeName(b []byte) (string, error) {
 //	metadata  length, bytes
 //	payload   the rest
 //
-// There is no checksum: each block of a log or table has its own.
+// The record has no checksum, because each block of a log or table has one.
 const eventVersion = 1
 
 const (

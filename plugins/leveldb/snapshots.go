@@ -89,13 +89,14 @@ func (f *found) corrupt(reason error) error {
 	return &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", f.ID, f.SequenceNr), Reason: reason}
 }
 
-// matches reports whether the snapshot matches. A damaged one matches regardless of its time.
+// matches reports whether the snapshot matches. A damaged snapshot matches regardless of its time.
 func (f *found) matches(c snapshot.Criteria) bool {
 	return f.err != nil || c.Matches(f.Metadata)
 }
 
 // heads yields the first records of an ID's snapshots in the range of sequence numbers, highest
-// first. An error of the database is yielded last. The loop body runs while an iterator is open.
+// first. An error of the database is yielded last. An iterator of the engine is open while the loop
+// body runs.
 func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found, error] {
 	return func(yield func(found, error) bool) {
 		r := c.Bounded()

@@ -17,9 +17,10 @@ import (
 // storageGuard is the storage of one open engine. It adds guarantees that the engine lacks:
 //
 //   - After a failed write or sync of a log or manifest, the guard permits no further change, as if
-//     the power had failed at that point. The engine alone would continue, write a second record with
-//     the same sequence after the broken one, acknowledge it, and skip it at the next start. A failed
-//     sync must not be retried either: the kernel may discard the data that it could not write.
+//     the power had failed at that point. Without the guard, the engine would continue. It would
+//     write a second record with the same sequence after the broken record, acknowledge the second
+//     record, and skip it at the next start. A failed sync must not be retried either: the kernel
+//     may discard the data that it could not write.
 //   - A new log is synced into its directory before it is used, and the previous log is synced when
 //     it is closed. A log is therefore never ahead of an earlier one. A new table is synced into the
 //     directory before a manifest names it.
@@ -50,8 +51,8 @@ func (g *storageGuard) fail(err error) error {
 	return err
 }
 
-// explain translates an error of the engine. It adds the recorded failure, which the engine may
-// only include as text.
+// explain translates an error of the engine. It adds the recorded failure, because the error of the
+// engine may contain the failure only as text.
 func (g *storageGuard) explain(err error) error {
 	if cause := g.err(); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -106,8 +107,8 @@ func (g *storageGuard) SetMeta(fd storage.FileDesc) error {
 	return g.fail(g.Storage.SetMeta(fd))
 }
 
-// Remove implements storage.Storage. It always returns nil, because the engine handles such an
-// error by a panic or a wrong count. The next Open ignores and removes a leftover file.
+// Remove implements storage.Storage. It always returns nil, because after an error of Remove the
+// engine panics or counts its files wrongly. The next Open ignores and removes a leftover file.
 func (g *storageGuard) Remove(fd storage.FileDesc) error {
 	if g.stopped() == nil {
 		_ = g.Storage.Remove(fd)

@@ -15,9 +15,9 @@ import (
 )
 
 // VerifyOrder checks that queries find each stored event exactly once: the order contains all
-// events except fences and deleted ones, the events of a persistence ID in ascending order, and
-// each tag refers to the positions of its events. It reads all events, and needs about 50 bytes of
-// memory for each persistence ID. It may run concurrently with all other calls, and checks the
+// events except fences and deleted events, the events of a persistence ID are in ascending order,
+// and each tag refers to the positions of its events. It reads all events, and needs about 50 bytes
+// of memory for each persistence ID. It may run concurrently with all other calls, and checks the
 // state at its beginning.
 //
 // The error matches journal.ErrCorrupt if a check fails.

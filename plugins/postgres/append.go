@@ -25,9 +25,9 @@ const maxAttempts = 3
 // Append implements journal.Journal. A call is one statement and one round trip, or several if its
 // writes exceed 64 MiB. Each statement is a transaction.
 //
-// An error that the server reported before its commit, or that occurred before anything was sent,
-// matches journal.ErrNotSent. When ctx ends, the server is requested to cancel the statement and
-// has one second to answer.
+// An error matches journal.ErrNotSent if the server reported it before the commit, or if it
+// occurred before anything was sent. When ctx ends, the server is requested to cancel the statement
+// and has one second to answer.
 func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
@@ -43,8 +43,8 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	return b.errs
 }
 
-// store stores a group of chains. Another writer can insert an event after the statement has
-// checked an ID, which aborts the whole group. The next attempt sees the other writer's event.
+// store stores a group of chains. If another writer inserts an event after the statement has
+// checked its ID, the whole group is aborted. The next attempt finds the event of the other writer.
 func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 	for attempt := 1; ; attempt++ {
 		conflicts, err := j.db.send(ctx, b.writes, chains)
@@ -91,7 +91,8 @@ func isConflict(err error) bool {
 	return ok && pg.Code == codeUniqueViolation && pg.TableName != "tags" && certain(err)
 }
 
-// appendError converts the error of a failed append, with its outcome.
+// appendError converts the error of a failed append. The result shows the outcome: it matches
+// journal.ErrNotSent if nothing was stored.
 func (db *DB) appendError(ctx context.Context, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if ok && pg.Code == codeRewound && certain(err) {
@@ -210,8 +211,8 @@ const (
 	rowOverhead = 64
 )
 
-// chain is the consecutive writes of one ID in one call. Only the first can conflict with stored
-// events, so they are stored together or not at all.
+// chain is the consecutive writes of one ID in one call. Only the first write can conflict with
+// stored events, so all writes of a chain are stored together or not at all.
 type chain struct {
 	id     string
 	writes []int  // indexes in the call
@@ -281,7 +282,7 @@ func (b *batch) add(i int, w *journal.Write) error {
 }
 
 // parts yields groups of chains, each for one statement. Two chains of one ID are never in one
-// group, because together they are too large.
+// group, because an ID has a second chain only if its writes are too large for one statement.
 func (b *batch) parts(yield func([]*chain) bool) {
 	rest := b.chains
 	for len(rest) > 0 {

@@ -44,7 +44,7 @@ type tail struct {
 // turn is one wake-up of the waiting readers.
 type turn struct {
 	come  chan struct{}
-	blind bool // the server did not answer: the reader's next query returns the error
+	blind bool // the server did not answer, and the reader's next query returns the error
 }
 
 func newTail(db *DB) *tail {
@@ -194,8 +194,8 @@ const (
 	maxListenPause = 10 * time.Second
 	// connectTimeout bounds one attempt to connect, and a ping.
 	connectTimeout = 10 * time.Second
-	// quiet is the time without a notification after which the connection is checked. A connection
-	// that was cut without notice would stay silent.
+	// quiet is the time without a notification after which the connection is checked. Without the
+	// check, the loss of a connection would remain undetected.
 	quiet = 15 * time.Second
 	// leaveTimeout bounds the orderly end of a connection.
 	leaveTimeout = time.Second
@@ -264,7 +264,7 @@ func leave(ctx context.Context, conn *pgx.Conn) {
 	<-conn.PgConn().CleanupDone()
 }
 
-// receive waits for one notification. Without one for a while it pings the server.
+// receive waits for one notification. If none arrives within quiet, receive pings the server.
 func (t *tail) receive(ctx context.Context, conn *pgx.Conn) error {
 	patient, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()

@@ -22,12 +22,13 @@ type Config struct {
 	// false.
 	CheckOnly bool
 	// MaxConns is the largest number of connections in the pool. Defaults to pool_max_conns in the
-	// connection string, or else to the larger of 16 and the number of CPUs: when many entities
-	// start together, each recovers on its own connection.
+	// connection string. Without this setting it defaults to the larger of 16 and the number of
+	// CPUs, because each entity recovers on its own connection and many entities may start
+	// together.
 	MaxConns int
 	// MaxAppends is the number of calls of Append that a groupcommit.Writer keeps in flight, each
-	// on its own connection; the size of the pool limits it. Defaults to 2: one is sent while the
-	// other commits.
+	// on its own connection; the size of the pool limits it. Defaults to 2, so that one call is
+	// sent while the other one commits.
 	MaxAppends int
 	// CachedStatements keeps named prepared statements on each connection, which avoids repeated
 	// parsing and planning in the server. It does not work through a proxy that pools transactions,

@@ -45,13 +45,13 @@ type DB struct {
 }
 
 // Open connects to the database of a connection string, which is a URL or keywords and values. The
-// PG... variables of the environment supply omitted parts. It creates and migrates the schema
+// PG... variables of the environment supply omitted parts. Open creates and migrates the schema
 // unless Config.CheckOnly is set.
 //
 // It fails with ErrDSN for an invalid connection string, with journal.ErrUnavailable if the server
 // does not answer or rejects the login, with ErrSchema, ErrDenied or ErrReadOnly if the schema is
 // missing and cannot be created, and with journal.ErrNewerVersion if a newer version of Refold has
-// migrated it. Errors contain no password.
+// migrated the schema. Errors contain no password.
 func Open(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db, err := connect(ctx, dsn, cfg)
 	if err != nil {

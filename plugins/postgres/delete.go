@@ -16,9 +16,9 @@ import (
 // server has vacuumed the table.
 //
 // DeleteTo first marks the sequence numbers as used, then waits for the appends that may not have
-// seen the mark, and only then deletes events. Otherwise an append that checked the ID before the
-// deletion and stores after it would find neither the mark nor the conflicting event, and would
-// reuse a sequence number. Other appends do not wait.
+// seen the mark, and only then deletes events. Without the wait, an append that checked the ID
+// before the mark was set and stores its event after the deletion would find neither the mark nor a
+// conflicting event. It would reuse a sequence number. Other appends do not wait.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
 	defer wrap(&err, "delete events of %q up to %d", id, to)
 	to = min(to, journal.MaxSequenceNr)

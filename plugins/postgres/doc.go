@@ -29,10 +29,10 @@
 //     write is stored completely or not at all.
 //   - Of two concurrent writers of one ID, on any nodes, one gets a conflict. Sequence numbers have
 //     no gaps and are not reused after a deletion.
-//   - The outcome of an append is stored, not stored or unknown, and is never guessed. It is not
-//     stored only if the server reported so or nothing was sent.
-//   - A query skips no event that commits late, and returns none twice, regardless of other
-//     transactions.
+//   - The outcome of an append is stored, not stored or unknown, and is never guessed. The outcome
+//     is not stored only if the server reported the failure or nothing was sent.
+//   - A query skips no event, even if the event commits late, and returns no event twice,
+//     regardless of other transactions.
 //   - Sessions hold no state unless Config.CachedStatements is set. A proxy that pools transactions
 //     works; only NotifyDSN must bypass it.
 //   - A pool of one connection is enough: no connection is held while a loop body runs.
@@ -92,10 +92,10 @@
 //
 // # Caveats
 //
-//   - An append that waits for another transaction of the same ID delays all writes of its call. Each
-//     such transaction is one statement, so it cannot be left open.
+//   - An append that waits for another transaction of the same ID delays all writes of its call.
+//     Such a transaction is a single statement, so no client can leave it open.
 //   - An append that hangs in the server blocks queries until it ends.
-//   - MaxConns must exceed MaxAppends, or recoveries wait for appends.
+//   - MaxConns must be greater than MaxAppends. Otherwise recoveries wait for appends.
 //   - The payloads of a page of Replay (1,000 events or 1 MiB) share memory.
 //   - docs/decisions 0012 and 0017 to 0019 give the reasons for this design.
 package postgres

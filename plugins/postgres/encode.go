@@ -88,7 +88,7 @@ const (
 	maxYear = 200_000
 )
 
-// timestamp returns the server's form of a time. Times out of range become one of its infinities.
+// timestamp returns the server's form of a time. A time out of range becomes -infinity or infinity.
 func timestamp(t time.Time) uint64 {
 	micros := int64(math.MaxInt64)
 	switch {
@@ -187,8 +187,8 @@ func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
 	}
 }
 
-// tagLiteral returns the tags of an event as an array in its text form, because an array of arrays
-// would have to be rectangular. Without tags it returns nil.
+// tagLiteral returns the tags of an event as an array in its text form, because the server requires
+// that all inner arrays of an array have the same length. It returns nil for an event without tags.
 func (e *encoder) tagLiteral(tags []string) []byte {
 	if len(tags) == 0 {
 		return nil

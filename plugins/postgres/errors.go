@@ -58,8 +58,8 @@ const (
 //     the server commits after the last point that can report an ERROR.
 //
 // A FATAL error may end the session before or after the commit, so it proves nothing about the
-// commit. The same holds for errors that a proxy generates after it lost the server, and for errors
-// that the server reports about itself.
+// commit. Errors that a proxy generates after it lost the server, and internal errors of the
+// server, prove nothing either.
 func certain(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -142,8 +142,8 @@ func (db *DB) schemaError(cause error, format string, args ...any) error {
 	return describe(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
 }
 
-// described is an error with its own text that matches other errors. Its text does not include
-// their texts.
+// described is an error with its own text that also matches other errors. The texts of these errors
+// are not part of its text.
 type described struct {
 	text string
 	of   []error

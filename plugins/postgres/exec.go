@@ -87,8 +87,8 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// release returns a connection to the pool. It closes a connection that has failed or that may
-// still receive a cancel request; its place in the pool is free immediately.
+// release returns a connection to the pool. A connection that has failed or that may still receive
+// a cancel request is closed instead; its place in the pool is free immediately.
 func (db *DB) release(ctx context.Context, conn *pgxpool.Conn) {
 	if ctx.Err() == nil && !conn.Conn().IsClosed() {
 		conn.Release()
@@ -121,7 +121,7 @@ type statements struct {
 	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
 }
 
-// Limits of a page of Replay. A larger single record is a page.
+// Limits of a page of Replay. A larger single record forms a page of its own.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
@@ -149,8 +149,9 @@ func newStatements(schema string, class int32) statements {
 
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
 		// regardless of its statistics. The last column is the first number after the range. There
-		// is always a row, at least with that column. Most events are small, and computing sums of
-		// sizes takes longer than reading them, so this statement omits the payload of larger ones.
+		// is always at least one row, which holds that column. The statement omits the payloads of
+		// large events and does not sum up sizes, because most events are small and summing up
+		// their sizes takes longer than reading them.
 		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
 				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
@@ -215,11 +216,11 @@ func newStatements(schema string, class int32) statements {
 // cancelGrace is how long a call whose context has ended waits for the outcome of its statement.
 const cancelGrace = time.Second
 
-// canceler handles the end of a call's context: it requests the server to cancel the statement and
-// waits for the answer, which contains the outcome. Without an answer the outcome is unknown.
+// canceler handles the end of a call's context: it requests that the server cancels the statement,
+// and waits for the reply, which contains the outcome. Without a reply the outcome is unknown.
 //
-// The connection is not reused after that (see DB.release): a late cancel request would cancel the
-// next statement.
+// The connection is not reused afterwards (see DB.release), because a late cancel request would
+// cancel the next statement.
 type canceler struct {
 	conn  *pgconn.PgConn
 	grace time.Duration

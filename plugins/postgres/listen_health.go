@@ -72,8 +72,8 @@ type stall struct {
 	next     time.Time // earliest time of the next report
 }
 
-// saw adds a mark. It returns how long readers are or were blocked, and whether a report is due that
-// the stall lasts or that it is over.
+// saw adds a mark. age is how long readers are or were blocked. lasts reports that a report about a
+// lasting stall is due, and over that a report about its end is due.
 func (s *stall) saw(now time.Time, m mark, long time.Duration) (age time.Duration, lasts, over bool) {
 	if !s.since.IsZero() {
 		age = now.Sub(s.since)

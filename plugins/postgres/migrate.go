@@ -49,9 +49,9 @@ func Migrations() []Migration {
 	return all
 }
 
-// Migrate brings the schema up to date and returns the executed steps. With Config.CheckOnly it
-// executes none and returns the missing ones. Errors are those of Open. Several programs may call
-// it concurrently.
+// Migrate brings the schema up to date and returns the executed steps. With Config.CheckOnly,
+// Migrate executes no step and returns the missing steps. Errors are those of Open. Several
+// programs may call it concurrently.
 func Migrate(ctx context.Context, dsn string, cfg Config) ([]Migration, error) {
 	db, err := connect(ctx, dsn, cfg)
 	if err != nil {
@@ -150,8 +150,8 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 	return taken, nil
 }
 
-// createSchema creates the schema unless it exists. Only creating it needs the right to create
-// schemas.
+// createSchema creates the schema unless it exists. The role needs the right to create schemas only
+// if the schema is missing.
 func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
 	var exists bool
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", db.cfg.Schema).Scan(&exists)

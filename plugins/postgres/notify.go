@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// notifyPause is the shortest time between two notifications of one process. Commits with
-	// notifications wait for each other in the server.
+	// notifyPause is the shortest time between two notifications of one process. The pause limits
+	// the load, because commits with notifications wait for each other in the server.
 	notifyPause = 10 * time.Millisecond
 	// notifyTimeout bounds one attempt. Readers that miss a notification poll.
 	notifyTimeout = 2 * time.Second

@@ -80,8 +80,8 @@ func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (jour
 	return journal.Page{Events: p.events, Next: formatOffset(p.next), More: p.next < settled}, nil
 }
 
-// reader collects the rows of a page. There is at least one row. If it has no event, its other
-// columns are NULL.
+// reader collects the rows of a page. There is at least one row. In a row without an event, all
+// columns but the first are NULL.
 type reader struct {
 	decoder rowDecoder
 	events  []journal.Envelope
@@ -127,7 +127,8 @@ type shape struct {
 }
 
 // newShape selects the index for a query. All statements have a window whose size the planner
-// cannot derive. It assumes a small window and uses the index, however old its statistics are.
+// cannot derive. The planner therefore assumes a small window and uses the index, even if its
+// statistics are old.
 func newShape(schema string, q journal.Criteria) *shape {
 	s := &shape{statement: statement{name: "refold_query", oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
 	first, last := q.Slices.Bounds()

@@ -41,7 +41,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	}
 }
 
-// replayPage is the result of one statement of a replay. Its buffers are reused for the next one.
+// replayPage is the result of one statement of a replay. The next statement reuses its buffers.
 type replayPage struct {
 	events  []journal.Event
 	decoder rowDecoder
@@ -110,7 +110,8 @@ func (p *replayPage) row(values [][]byte) (err error) {
 
 var errRow = errors.New("postgres: malformed row")
 
-// rowColumns are the columns that rowDecoder expects, of a table or alias.
+// rowColumns returns the columns that rowDecoder expects, qualified by the name or alias of a
+// table.
 func rowColumns(alias string) string {
 	return strings.ReplaceAll("{a}.seq_nr, {a}.at, {a}.writer, {a}.manifest, {a}.payload, {a}.tags, {a}.metadata", "{a}", alias)
 }

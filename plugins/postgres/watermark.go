@@ -13,17 +13,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrRewound reports that the server no longer holds data that was read from it: it was restored
-// from a backup, or a standby without the last transactions took over. Readers that have passed the
-// lost events would miss the events that replace them.
+// ErrRewound reports that the server no longer holds data that was read from it: the server was
+// restored from a backup, or a standby without the last transactions took over. Readers that have
+// passed the lost events would miss the events that replace them.
 var ErrRewound = errors.New("postgres: server lost events that were read")
 
 // lockKeys is the number of lock keys of appends. A key is the last ordinal modulo this number.
 const lockKeys = 1 << 31
 
 // lockAhead is the number of ordinals that may be drawn between reading the sequence and reading
-// the locks. With more, the newest locks count as very old. That delays readers, but skips no
-// event.
+// the locks. If more are drawn, the newest locks count as very old, which delays readers but skips
+// no event.
 const lockAhead = 1 << 20
 
 type mark struct {
@@ -179,8 +179,8 @@ func (w *watermark) readLocks(ctx context.Context, conn *pgx.Conn) (drawn int64,
 	return drawn, keys, nil
 }
 
-// onStandby is the error of reading from a standby, which has neither the locks nor the sequence of
-// the primary.
+// onStandby returns the error of a read from a standby. A standby has neither the locks nor the
+// sequence of the primary.
 func (db *DB) onStandby() error {
 	return describe([]error{ErrReadOnly}, "%s is a standby, where queries could skip events: read from the primary", db.target)
 }

@@ -41,8 +41,8 @@
 //
 //   - Of two transactions that handle the same events, the second waits for the first
 //     and is fenced before it calls its handler.
-//   - A transaction that the server aborts because of others, in a deadlock or a serialization
-//     failure, is tried up to 5 times before it counts as a failure of the store.
+//   - A transaction that the server aborts because of other transactions, in a deadlock or a
+//     serialization failure, is tried up to 5 times before it counts as a failure of the store.
 //   - A lost connection, a shutdown or a full disk never counts as a failure of an event.
 //   - The store's statements are not prepared and leave no state in the session: a
 //     proxy that pools transactions works. Statements of the handler use the
@@ -54,6 +54,6 @@
 //     for each event is at least ten times slower.
 //   - Workers that change the same rows wait for each other. Order the rows in each
 //     statement by their key to avoid deadlocks.
-//   - A handler must not end the transaction, and must return after an error in
-//     it: PostgreSQL has aborted the transaction.
+//   - A handler must not end the transaction. After a failed statement the handler must return,
+//     because PostgreSQL has aborted the transaction.
 package pgprojection

@@ -45,9 +45,9 @@ var _ projection.TxStore[pgx.Tx] = (*Store)(nil)
 
 type statements struct{ load, advance, begin, remove, insert, reset string }
 
-// NewStore returns a store on a pool, which it does not close. It does not contact the server: a
-// missing schema, which postgres.Open or postgres.Migrate creates, is reported by later calls. The
-// error matches projection.ErrInvalid and names each invalid argument.
+// NewStore returns a store on a pool, which it does not close. NewStore does not contact the
+// server. If the schema is missing, later calls fail; postgres.Open or postgres.Migrate creates it.
+// The error of NewStore matches projection.ErrInvalid and names each invalid argument.
 func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	cfg.Schema = cmp.Or(cfg.Schema, "refold")
 	err := cfg.validate()
@@ -169,13 +169,13 @@ func columns(name string, positions []projection.Position) []any {
 // rollbackTimeout bounds the rollback of a failed transaction.
 const rollbackTimeout = 5 * time.Second
 
-// attempts is the number of tries of a transaction that the server aborted because of others, such
-// as in a deadlock.
+// attempts is the number of tries of a transaction that the server aborts because of other
+// transactions, such as in a deadlock.
 const attempts = 5
 
-// Apply implements projection.TxStore. It moves the position first, so that of two transactions for
-// the same events the second waits before it does any work. The transaction is READ COMMITTED,
-// regardless of the database's default.
+// Apply implements projection.TxStore. It moves the position first. Of two transactions for the
+// same events, the second therefore waits before it does any work. The transaction is READ
+// COMMITTED, regardless of the database's default.
 func (s *Store) Apply(ctx context.Context, m projection.Move, f func(ctx context.Context, tx pgx.Tx) error) error {
 	var err error
 	for range attempts {
@@ -238,8 +238,8 @@ func serverError(err error) *pgconn.PgError {
 
 func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
 
-// lostRace reports whether the server aborted a transaction because of others, so that a retry may
-// succeed: a deadlock or a serialization failure.
+// lostRace reports whether the server aborted a transaction because of other transactions, so that
+// a retry may succeed. The causes are deadlocks and serialization failures.
 func lostRace(err error) bool {
 	pg := serverError(err)
 	return pg != nil && (pg.Code == "40001" || pg.Code == "40P01")
