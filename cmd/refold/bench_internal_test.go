@@ -78,7 +78,7 @@ func TestBenchOutput(t *testing.T) {
 				t.Errorf("JSON %v: printed %q, want %d lines", asJSON, out.String(), want)
 			}
 			if terminal != strings.Contains(errs.String(), "measuring") || terminal && !strings.HasSuffix(errs.String(), "\r\x1b[K") {
-				t.Errorf("terminal %v: status line %q", terminal, errs.String())
+				t.Errorf("terminal %v: status line %q, want a line with \"measuring\" that is removed at the end only on a terminal", terminal, errs.String())
 			}
 		}
 	}
@@ -95,10 +95,10 @@ func TestBenchList(t *testing.T) {
 		p := program()
 		p.Stdout, p.Stderr = &out, &errs
 		if status := p.Run(t.Context(), strings.Fields(args)); status != operator.ExitOK || errs.Len() > 0 {
-			t.Errorf("%s: exit status %d, %s", args, status, errs.String())
+			t.Errorf("%s: exit status %d, standard error %q; want %d and nothing", args, status, errs.String(), operator.ExitOK)
 		}
 		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "persistence")+strings.Count(out.String(), "cluster")+strings.Count(out.String(), "ddata-")+strings.Count(out.String(), "shard-") != len(bench.Rows()) {
-			t.Errorf("%s printed\n%s", args, out.String())
+			t.Errorf("%s printed\n%s\nwant all %d benchmarks, with %q", args, out.String(), len(bench.Rows()), want)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestBenchArguments(t *testing.T) {
 		{Rounds: 1, Length: time.Second, Scale: 0},
 	} {
 		if err := c.Validate(); err == nil {
-			t.Errorf("Validate accepts %+v", c)
+			t.Errorf("Validate of %+v returned no error", c)
 		}
 	}
 	for args, want := range map[string]string{
@@ -125,7 +125,7 @@ func TestBenchArguments(t *testing.T) {
 		p := program()
 		p.Stdout, p.Stderr = &out, &errs
 		if status := p.Run(t.Context(), strings.Fields(args)); status != operator.ExitFailed || !strings.Contains(errs.String(), want) {
-			t.Errorf("%s: exit status %d, %q", args, status, errs.String())
+			t.Errorf("%s: exit status %d, standard error %q; want %d and %q", args, status, errs.String(), operator.ExitFailed, want)
 		}
 	}
 }
@@ -138,9 +138,9 @@ func TestBench(t *testing.T) {
 	p.Stdout, p.Stderr = &out, &errs
 	status := p.Run(t.Context(), strings.Fields("bench persist --journal leveldb:"+t.TempDir()+" --rounds 1 --length 20ms --scale 1000 --json"))
 	if status == operator.ExitFailed || errs.Len() > 0 {
-		t.Errorf("exit status %d, %s", status, errs.String())
+		t.Errorf("exit status %d, standard error %q; want no failure and nothing", status, errs.String())
 	}
 	if !strings.HasPrefix(out.String(), `{"group":"persistence","name":"persist","journal":"leveldb",`) {
-		t.Errorf("printed %s", out.String())
+		t.Errorf("printed %s, want a result of persist on leveldb", out.String())
 	}
 }

@@ -98,7 +98,7 @@ func (l *lab) settled(args ...string) string {
 			return out
 		case status == 0:
 		case status != 1 || l.t.Context().Err() != nil:
-			l.t.Fatalf("members: exit status %d, %s", status, stderr)
+			l.t.Fatalf("members: exit status %d, %s; want 0 or 1", status, stderr)
 		}
 	}
 }
@@ -121,18 +121,18 @@ func TestClusterCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Self != b.Self().String() || len(s.Members) != 3 || s.Leader != a.Self().String() {
-		t.Errorf("state of b = %+v", s)
+		t.Errorf("the view of b is %+v, want 3 members with the leader a", s)
 	}
 
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--ask", "a", "b"); status != 0 || out != "b leaves\nb is gone\n" {
-		t.Errorf("leave: exit status %d, %s%s", status, out, stderr)
+		t.Errorf("leave: exit status %d, printed %q, %s; want 0 and the two lines of b", status, out, stderr)
 	}
 	if _, member := a.State().Member(b.Self()); member {
-		t.Error("b is still a member after leave --wait")
+		t.Error("b is still a member after leave --wait, want b removed")
 	}
 	<-b.Done()
 	if status, _, stderr := l.run(t.Context(), "down", c.Self().String()); status != 0 {
-		t.Errorf("down: exit status %d, %s", status, stderr)
+		t.Errorf("down: exit status %d, %s; want 0", status, stderr)
 	}
 	<-c.Done()
 	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "left") {
@@ -143,11 +143,11 @@ func TestClusterCommand(t *testing.T) {
 	}
 	for _, command := range [][]string{{"down", "nobody"}, {"leave", "nobody"}, {"leave", "--wait", "nobody"}} {
 		if status, _, stderr := l.run(t.Context(), command...); status != 2 || !strings.Contains(stderr, "not a member: nobody") || strings.Contains(stderr, "#") {
-			t.Errorf("%q: exit status %d, %s", command, status, stderr)
+			t.Errorf("%q: exit status %d, %s; want 2 and \"not a member: nobody\" without a UID", command, status, stderr)
 		}
 	}
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--wait-timeout", "5m", a.Self().String()); status != 0 || !strings.Contains(out, "is gone") {
-		t.Errorf("leave of the last member: exit status %d, %s%s", status, out, stderr)
+		t.Errorf("leave of the last member: exit status %d, %s%s; want 0 and \"is gone\"", status, out, stderr)
 	}
 	<-a.Done()
 }
@@ -169,7 +169,7 @@ func TestClusterWatch(t *testing.T) {
 	out.until(t, "b#")
 	cancel()
 	if status := <-done; status != 0 {
-		t.Errorf("exit status %d", status)
+		t.Errorf("members --watch: exit status %d, want 0", status)
 	}
 }
 
@@ -190,7 +190,7 @@ func (f *follower) until(t *testing.T, subject string) {
 				return
 			}
 		case <-t.Context().Done():
-			t.Fatalf("%q was not printed", subject)
+			t.Fatalf("the test ended before members --watch printed %q", subject)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestClusterFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if status, _, stderr := l.run(t.Context(), c.args...); status != 2 || !strings.Contains(stderr, c.want) {
-				t.Errorf("exit status %d, %s", status, stderr)
+				t.Errorf("exit status %d, %s; want 2 and %q", status, stderr, c.want)
 			}
 		})
 	}
@@ -228,10 +228,10 @@ func TestClusterPermissions(t *testing.T) {
 	l := newLab(t)
 	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.*.x"} {
 		if status, out, stderr := l.run(t.Context(), "nats-permissions", peer, "x"); status != 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: exit status %d, %s%s", peer, status, out, stderr)
+			t.Errorf("permissions of a %s: exit status %d, %s%s; want 0 and %q", peer, status, out, stderr, want)
 		}
 	}
 	if _, out, _ := l.run(t.Context(), "nats-permissions", "node", "x", "--lease-timeout", "10s"); !strings.Contains(out, "$KV.") {
-		t.Errorf("no permissions for leases in\n%s", out)
+		t.Errorf("permissions with --lease-timeout: got\n%s\nwant the subject $KV. of leases", out)
 	}
 }

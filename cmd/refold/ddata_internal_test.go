@@ -37,7 +37,7 @@ func (l *lab) data(args ...string) (status int, stdout, stderr string) {
 func (l *lab) want(stdout string, args ...string) {
 	l.t.Helper()
 	if status, out, stderr := l.data(args...); status != 0 || out != stdout {
-		l.t.Errorf("%q: exit status %d\n%s%s", args, status, out, stderr)
+		l.t.Errorf("%q: exit status %d, printed\n%s%s\nwant 0 and\n%s", args, status, out, stderr, stdout)
 	}
 }
 
@@ -90,22 +90,22 @@ func TestDataCommand(t *testing.T) {
 	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // c does not reply: other nodes are queried after a fifth of the timeout
 	l.want(`{"node":"`+rs[1].Node().Self().String()+`","key":"label","type":"label","value":"label new"}`+"\n", "get", "--json", "--ask", "b", "label")
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
-		t.Errorf("get printed the cart %s", out)
+		t.Errorf("get printed the cart %s, want an article with tea", out)
 	}
 	for range 5 { // any node may respond, even c, which has no replicator
 		if status, out, stderr := l.data("count"); status != 0 || !strings.HasPrefix(out, "3 replicas\n") {
-			t.Errorf("count without --ask printed %s%s", out, stderr)
+			t.Errorf("count without --ask: exit status %d, printed %s%s; want 0 and 3 replicas", status, out, stderr)
 		}
 	}
 	if status, out, stderr := l.data("keys", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
-		t.Errorf("keys of an unknown replicator: exit status %d\n%s%s", status, out, stderr)
+		t.Errorf("keys of an unknown replicator: exit status %d, printed\n%s%s\nwant 2 and an error about replicator \"other\"", status, out, stderr)
 	}
 	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
-		t.Errorf("count printed %s", out)
+		t.Errorf("count printed %s, want 3 replicas and 3 keys, 1 of them deleted", out)
 	}
 	var counted ddata.AdminStat
 	if _, out, _ := l.data("count", "--ask", "a", "--json"); json.Unmarshal([]byte(out), &counted) != nil || counted.Replicas != 3 || counted.Keys != 3 {
-		t.Errorf("count printed %s", out)
+		t.Errorf("count --json printed %s, want 3 replicas and 3 keys", out)
 	}
 	for _, c := range []struct {
 		args []string
@@ -129,7 +129,7 @@ func TestDataCommand(t *testing.T) {
 			status, _, stderr = l.data(c.args...)
 		}
 		if status != 2 || !strings.Contains(stderr, c.want) {
-			t.Errorf("%q: exit status %d, %s", c.args, status, stderr)
+			t.Errorf("%q: exit status %d, %s; want 2 and %q", c.args, status, stderr, c.want)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestDataDiffers(t *testing.T) {
 	}
 	l.settled()
 	if status, out, _ := l.data("diff", "--replicator", "data-a"); status != 0 || !strings.Contains(out, "on these 1 nodes") {
-		t.Errorf("diff of one node: exit status %d\n%s", status, out)
+		t.Errorf("diff of one node: exit status %d, printed\n%s\nwant 0 and \"on these 1 nodes\"", status, out)
 	}
 	var b strings.Builder
 	d := &ddata.Diff{
@@ -167,7 +167,7 @@ func TestDataDiffers(t *testing.T) {
 	b.Reset()
 	c.JSON = true
 	if err := c.print(&b, d); err == nil || !strings.Contains(b.String(), `{"key":"x","held":{"a":"","b":"99"}}`) || !strings.Contains(b.String(), `"same":false`) || !strings.Contains(b.String(), `"absent":true`) {
-		t.Errorf("printed %s", b.String())
+		t.Errorf("print of differences as JSON: error %v, printed %s; want an error, the keys, and the absent node", err, b.String())
 	}
 }
 
@@ -186,6 +186,6 @@ func TestDataOnDisk(t *testing.T) {
 	p := program()
 	p.Stdout, p.Stderr = &out, &out
 	if status := p.Run(t.Context(), []string{"ddata", "disk", "stat", "--dir", dir, "--json"}); status != 0 || !strings.Contains(out.String(), `"keys":0`) {
-		t.Errorf("exit status %d, %s", status, &out)
+		t.Errorf("disk stat: exit status %d, printed %s; want 0 and 0 keys", status, &out)
 	}
 }

@@ -32,7 +32,7 @@ func TestDemoCluster(t *testing.T) {
 	p := program()
 	p.Stdout, p.Stderr = &out, &stderr
 	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "5s", "--patience", "5m"}); status != 0 {
-		t.Fatalf("exit status %d\n%s%s", status, &out, &stderr)
+		t.Fatalf("demo: exit status %d, want 0\n%s%s", status, &out, &stderr)
 	}
 	rest := out.String()
 	for _, step := range []string{
@@ -47,13 +47,13 @@ func TestDemoCluster(t *testing.T) {
 	} {
 		at := regexp.MustCompile(step).FindStringIndex(rest)
 		if at == nil {
-			t.Fatalf("step %q is missing in the rest of\n%s%s", step, &out, &stderr)
+			t.Fatalf("step %q was not printed after the previous steps:\n%s%s", step, &out, &stderr)
 		}
 		rest = rest[at[1]:]
 	}
 	ids := regexp.MustCompile(`node-c#[0-9a-f]+`).FindAllString(out.String(), -1)
 	if ids[0] == ids[len(ids)-1] {
-		t.Errorf("%s joined again with the same UID", ids[0])
+		t.Errorf("node-c joined again as %s, want another UID", ids[0])
 	}
 }
 
@@ -65,7 +65,7 @@ func TestDemoClusterArguments(t *testing.T) {
 		p.Stderr = &stderr
 		flag, _, _ := strings.Cut(args, " ")
 		if status := p.Run(t.Context(), append([]string{"demo", "cluster"}, strings.Fields(args)...)); status != 2 || !strings.Contains(stderr.String(), flag) {
-			t.Errorf("%s: exit status %d, %q", args, status, &stderr)
+			t.Errorf("%s: exit status %d, %q; want 2 and %q", args, status, &stderr, flag)
 		}
 	}
 }

@@ -112,13 +112,13 @@ func TestShardsCommand(t *testing.T) {
 	for began, moved := time.Now(), false; !moved; { // no shard moves while a member is unreachable, as may happen on a busy machine
 		moved = !strings.HasPrefix(l.wantShards(0, []string{"rebalance", "--wait"}, `^\d+ shards of account have moved\n`), "0 ")
 		if !moved && time.Since(began) > 3*time.Minute {
-			t.Fatal("no shard has moved")
+			t.Fatal("timed out after 3m: rebalance has moved no shard")
 		}
 	}
 	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move: they are balanced, or members are unreachable, joining or of different versions\n`)
 	var s spread
 	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
-		t.Errorf("list printed %s", out)
+		t.Errorf("list --json printed %s, want 2 nodes, at least 4 of 12 shards on b, and the coordinator on a", out)
 	}
 	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
@@ -205,13 +205,13 @@ t: 2 of 9 shards, 5 entities; no coordinator
 	}
 	all[0].Err = sharding.ErrNoRegion
 	if spreadOf(all, "t").well() {
-		t.Error("well = true without a coordinator")
+		t.Error("well = true without a coordinator, want false")
 	}
 	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
 	b.Reset()
 	s = spreadOf(all, "t")
 	if err := s.print(&b); err != nil || !s.well() || !strings.Contains(b.String(), "coordinator on d, active, term 3; 2 are moving\n") {
-		t.Errorf("print = %v, printed\n%s", err, b.String())
+		t.Errorf("print = %v, well = %v, printed\n%s\nwant no problems and a coordinator on d", err, s.well(), b.String())
 	}
 }
 
@@ -236,6 +236,6 @@ func TestShardsWatch(t *testing.T) {
 	out.until(t, "1 of 4 shards, 1 entities")
 	stop()
 	if status := <-done; status != operator.ExitOK {
-		t.Errorf("exit status %d", status)
+		t.Errorf("shards --watch: exit status %d, want %d", status, operator.ExitOK)
 	}
 }

@@ -68,11 +68,11 @@ func TestDrainWithoutOtherHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err = (&shardsDrainCommand{Node: "a"}).types(all, types); (err == nil) != c.takes || err != nil && !strings.Contains(err.Error(), "no other responding node") {
-			t.Errorf("%s: drain: %v", name, err)
+			t.Errorf("%s: drain of a: error %v, want an error only if no other node can host the shards", name, err)
 		}
 		err = (&shardsUndrainCommand{Node: "b"}).undrain(t.Context(), &operator.Env{Stdout: io.Discard}, n, all, types)
 		if leaves := err != nil && strings.Contains(err.Error(), "b is leaving the cluster"); leaves != (name == "leaving") {
-			t.Errorf("%s: undrain: %v", name, err)
+			t.Errorf("%s: undrain of b: error %v, want one only for a leaving node", name, err)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestShardsOfLeavingNode(t *testing.T) {
 				t.Errorf("list: %v", err)
 			}
 			if !strings.Contains(text.String(), c.row) || strings.Contains(text.String(), "\nc ") || strings.Contains(text.String(), "\nd ") {
-				t.Errorf("printed\n%s", &text)
+				t.Errorf("list printed\n%s\nwant the row %q, and no rows of c and d", &text, c.row)
 			}
 			if err := (&shardsListCommand{JSON: true}).list(t.Context(), &object, common, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
 				t.Errorf("printed %s, error %v", &object, err)
@@ -115,7 +115,7 @@ func TestShardsOfLeavingNode(t *testing.T) {
 			}
 			err = (&shardsEntitiesCommand{}).list(t.Context(), &operator.Env{Stdout: io.Discard, Stderr: &errs}, n, all, types)
 			if silent := strings.Contains(errs.String(), "b: sharding: regions"); silent != (name == "up, no reply") || silent != errors.Is(err, operator.ErrProblems) || !silent && err != nil {
-				t.Errorf("entities: %v, %s", err, &errs)
+				t.Errorf("entities: error %v, printed %s; want ErrProblems only for a node that is up and does not reply", err, &errs)
 			}
 		})
 	}

@@ -101,10 +101,10 @@ func TestMistakesDoNotCompile(t *testing.T) {
 		"a misspelt method":                     {`(*account).apply,`, `(*account).aply,`},
 	} {
 		if !strings.Contains(correctProgram, change[0]) {
-			t.Errorf("%s: the program does not contain %q", name, change[0])
+			t.Errorf("%s: the correct program does not contain the text to replace, %q", name, change[0])
 		}
 		if err := typeCheck(t, imports, strings.Replace(correctProgram, change[0], change[1], 1)); err == nil {
-			t.Errorf("%s: the program compiles", name)
+			t.Errorf("%s: the program compiles, want a compiler error", name)
 		}
 	}
 }

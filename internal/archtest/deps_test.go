@@ -51,7 +51,7 @@ func TestDependenciesOfUsers(t *testing.T) {
 	for path := range strings.FieldsSeq(string(out)) {
 		third := !own(path) && !slices.ContainsFunc(inherited, func(module string) bool { return within(path, module) })
 		if third || within(below(path), "plugins") {
-			t.Errorf("eventsourcing depends on %s", path)
+			t.Errorf("eventsourcing depends on %s, want only the modules in inherited and no plugin", path)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestTestModules(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			if slices.ContainsFunc(testOnly, func(module string) bool { return within(imported, module) }) {
-				t.Errorf("%s imports %s, which is for tests", p.path(), imported)
+				t.Errorf("%s imports %s, which only tests and conformance suites may import", p.path(), imported)
 			}
 		}
 	}

@@ -43,9 +43,9 @@ func TestFloors(t *testing.T) {
 			switch {
 			case !own(imported) || !ok:
 			case to > from:
-				t.Errorf("%s (floor %d) imports %s (floor %d), which is higher", p.path(), from, below(imported), to)
+				t.Errorf("%s (floor %d) imports %s (floor %d), want a lower floor", p.path(), from, below(imported), to)
 			case to == from && top(p.path()) != top(below(imported)):
-				t.Errorf("%s imports %s: both are on floor %d", p.path(), below(imported), to)
+				t.Errorf("%s imports %s: both are on floor %d, want a lower floor", p.path(), below(imported), to)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestNoImportReturnsFromInternal(t *testing.T) {
 			seen[p] = true
 			for _, next := range imports[p] {
 				if top(next) == top(path) && !slices.Contains(leaves, next) {
-					t.Errorf("%s imports %s through %s", path, next, p)
+					t.Errorf("%s imports %s through %s, want no import that returns to its folder", path, next, p)
 				}
 				visit(next)
 			}

@@ -82,7 +82,7 @@ func TestPureCheckFindsEachOffence(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(offences(t, path)) == 0 {
-			t.Errorf("%s: nothing was found in %q", name, source)
+			t.Errorf("%s: no offence was found in %q, want at least 1", name, source)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "core.go")
@@ -91,14 +91,14 @@ func TestPureCheckFindsEachOffence(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := offences(t, path); len(found) > 0 {
-		t.Errorf("found in a pure file: %v", found)
+		t.Errorf("a pure file has the offences %v, want none", found)
 	}
 }
 
 func checkPure(t *testing.T, path string) {
 	t.Helper()
 	for _, offence := range offences(t, path) {
-		t.Errorf("%s in a pure core", offence)
+		t.Errorf("%s in a pure core, want none", offence)
 	}
 }
 

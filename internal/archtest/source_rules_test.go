@@ -46,7 +46,7 @@ func TestLicenceHeaders(t *testing.T) {
 	eachFile(t, func(_ *pkg, path string, _ bool) {
 		data := read(t, path)
 		if generated := bytes.HasPrefix(data, []byte("// Code generated")); !generated && !bytes.HasPrefix(data, []byte(header)) {
-			t.Errorf("%s does not begin with the two lines of the licence and an empty one", path)
+			t.Errorf("%s does not begin with the licence header: two lines and an empty line", path)
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestTestsNeitherSleepNorSkip(t *testing.T) {
 		times, bubble := importName(f, "time"), importName(f, "testing/synctest") != ""
 		ast.Inspect(f, func(n ast.Node) bool {
 			if selects(n, times, "Sleep") && !bubble {
-				t.Errorf("%s: time.Sleep outside of a synctest bubble", fset.Position(n.Pos()))
+				t.Errorf("%s: time.Sleep outside of a synctest bubble, want a wait for an event", fset.Position(n.Pos()))
 			}
 			if call, ok := n.(*ast.CallExpr); ok {
 				for _, skip := range []string{"Skip", "Skipf", "SkipNow"} {
@@ -112,7 +112,7 @@ func TestNoOpenWork(t *testing.T) {
 			_, comment, _ := strings.Cut(line, "//")
 			for _, mark := range marks {
 				if strings.Contains(comment, mark) {
-					t.Errorf("%s:%d: %s", path, i+1, mark)
+					t.Errorf("%s:%d: the comment contains %s, want an issue instead", path, i+1, mark)
 				}
 			}
 		}

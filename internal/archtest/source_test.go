@@ -87,7 +87,7 @@ func packages(t *testing.T) []*pkg {
 		t.Fatal(err)
 	}
 	if len(all) < 5 {
-		t.Fatalf("go list finds only %d packages", len(all))
+		t.Fatalf("go list finds only %d packages, want at least 5", len(all))
 	}
 	return all
 }

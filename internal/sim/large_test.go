@@ -25,6 +25,6 @@ func TestLarge(t *testing.T) {
 		t.Errorf("%v messages per second, want 18 to 24 on the control lane", r.Messages)
 	}
 	if again := l.Run(); again != r {
-		t.Errorf("two runs with the same seed: %+v and %+v", r, again)
+		t.Errorf("two runs with the same seed: got %+v and %+v, want equal results", r, again)
 	}
 }

@@ -37,7 +37,7 @@ func TestSeeds(t *testing.T) {
 		}
 		var size sim.Size
 		if size.Add(&r); r.Violation == nil && !size.Enough() {
-			t.Errorf("seed %d is too small: %v", r.Seed, &size)
+			t.Errorf("seed %d: the simulation has %v, which is below the required extent", r.Seed, &size)
 		}
 	})
 	if missing := all.Missing(count); len(missing) > 0 {
@@ -70,7 +70,7 @@ func TestViolationInEveryRange(t *testing.T) {
 		}
 	}
 	if len(noticed) == len(begins) {
-		t.Errorf("an invariant is broken in each range:\n%s", strings.Join(noticed, "\n"))
+		t.Errorf("an invariant is broken in each range of seeds, want none:\n%s", strings.Join(noticed, "\n"))
 	}
 }
 
@@ -88,12 +88,12 @@ func TestSameSeedSameEvents(t *testing.T) {
 		_, others := traced()
 		for i := range min(len(events), len(others)) {
 			if events[i] != others[i] {
-				t.Fatalf("seed %d: one run has the event %q, the other has %q", seed, events[i], others[i])
+				t.Fatalf("seed %d: event %d is %q in one run and %q in the other, want equal events", seed, i, events[i], others[i])
 			}
 		}
 		t.Errorf("seed %d: the runs have %d and %d equal events, but with a trace the hash is %d, without it %d", seed, len(events), len(others), hash, silent)
 	}
 	if sim.Run(seed+1, nil).Hash == hash {
-		t.Error("two seeds have the same events")
+		t.Error("seeds with different numbers have the same hash of events, want different ones")
 	}
 }

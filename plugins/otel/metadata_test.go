@@ -87,7 +87,7 @@ func TestMetadata(t *testing.T) {
 				t.Errorf("extracted %v, want %v", got, test.span)
 			}
 			if got := baggage.FromContext(back).Member("tenant").Value(); got != test.tenantBack {
-				t.Errorf("extracted the tenant %q", got)
+				t.Errorf("extracted the tenant %q, want %q", got, test.tenantBack)
 			}
 		})
 	}
@@ -98,10 +98,10 @@ func TestBaggageWithoutTrace(t *testing.T) {
 	o := newTelemetry(t, otel.Config{Propagator: propagation.Baggage{}}).Observer()
 	back := o.Extract(t.Context(), o.Inject(withTenant(t, t.Context())))
 	if got := baggage.FromContext(back).Member("tenant").Value(); got != "acme" {
-		t.Errorf("extracted the tenant %q", got)
+		t.Errorf("extracted the tenant %q, want \"acme\"", got)
 	}
 	if trace.SpanContextFromContext(back).IsValid() {
-		t.Error("the extracted context has a span")
+		t.Error("the extracted context has a valid span context, want none")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestForeignMetadata(t *testing.T) {
 	}
 	for _, data := range foreign {
 		if ctx := o.Extract(t.Context(), data); ctx != t.Context() {
-			t.Errorf("Extract changed the context for %x", data)
+			t.Errorf("Extract changed the context for the foreign metadata %x, want the same context", data)
 		}
 	}
 }
@@ -142,11 +142,11 @@ func FuzzExtract(f *testing.F) {
 		before := bytes.Clone(data)
 		ctx := o.Extract(t.Context(), data)
 		if !bytes.Equal(data, before) {
-			t.Fatal("the metadata was changed")
+			t.Fatal("Extract changed the bytes of the metadata")
 		}
 		again := o.Extract(t.Context(), o.Inject(ctx))
 		if a, b := trace.SpanContextFromContext(ctx), trace.SpanContextFromContext(again); a.IsValid() && !a.Equal(b) {
-			t.Fatalf("Extract returns %v, and %v after another Inject", a, b)
+			t.Fatalf("Extract returned the span context %v, and %v after another Inject; want equal ones", a, b)
 		}
 	})
 }

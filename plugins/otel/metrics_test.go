@@ -69,7 +69,7 @@ func (m *meter) collect(t *testing.T) []string {
 				line(p.Attributes, "%d", p.Count)
 			}
 		default:
-			t.Errorf("%s: unexpected %T", i.Name, data)
+			t.Errorf("%s: unexpected data type %T", i.Name, data)
 		}
 	}
 	slices.Sort(lines)
@@ -176,7 +176,7 @@ func TestInstrumentTable(t *testing.T) {
 			kind = map[bool]string{true: "counter", false: "updowncounter"}[sum.IsMonotonic]
 		}
 		if i.Description == "" {
-			t.Errorf("%s has no description", i.Name)
+			t.Errorf("the instrument %s has no description", i.Name)
 		}
 		got = append(got, strings.Join([]string{i.Name, kind, i.Unit}, " "))
 	}
@@ -198,7 +198,7 @@ func TestRuntimeMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.collect(t); !slices.Contains(got, "refold.entity.resident{refold.entity.type=account} 1") {
-		t.Errorf("collected %q", got)
+		t.Errorf("collected %q, want 1 resident account", got)
 	}
 	stop()
 	b.close(t)

@@ -203,7 +203,7 @@ func testTraceAcrossDeliveries(t *testing.T, snapshots snapshot.Store) {
 			want = trace.SpanKindConsumer
 		}
 		if s.SpanKind != want {
-			t.Errorf("%s has kind %v", s.Name, s.SpanKind)
+			t.Errorf("span %s has kind %v, want %v", s.Name, s.SpanKind, want)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestSpansOfCommands(t *testing.T) {
 	})
 
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{Amount: 7}); err == nil {
-		t.Fatal("Ask returned no refusal")
+		t.Fatal("Ask of a transfer without money returned no refusal")
 	}
 	refused := r.span(t, "otel_test.Transfer")
 	wantAttributes(t, refused, map[string]string{
@@ -248,14 +248,14 @@ func TestSpansOfCommands(t *testing.T) {
 
 	r.exporter.Reset()
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -1}); err == nil {
-		t.Fatal("Ask returned no error")
+		t.Fatal("Ask of a deposit of -1 returned no error")
 	}
 	failed := r.span(t, "otel_test.Deposit")
 	if a := attributesOf(failed); a["refold.outcome"] != "failed" || a["error.type"] != "refold/panic" {
-		t.Errorf("the failed span has attributes %v", a)
+		t.Errorf("the failed span has attributes %v, want outcome failed and error type refold/panic", a)
 	}
 	if failed.Status.Code != codes.Error || failed.Status.Description != "refold/panic" || len(failed.Events) > 0 {
-		t.Errorf("the failed span has status %+v", failed.Status)
+		t.Errorf("the failed span has status %+v and %d events, want an error refold/panic and no events", failed.Status, len(failed.Events))
 	}
 }
 
@@ -271,7 +271,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 		"refold.sequence_nr": "9", "refold.snapshot_nr": "6", "refold.events": "3",
 	})
 	if s.Parent.SpanID() != asker.SpanContext().SpanID() || s.EndTime.Sub(s.StartTime) < time.Minute {
-		t.Errorf("parent span %v, duration %v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
+		t.Errorf("recovery span: parent %v, duration %v; want the span of the caller and at least 1m", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
 	}
 
 	o.Snapshot(eventsourcing.SnapshotInfo{PersistenceID: "account|1", SequenceNr: 9, Bytes: 77, Duration: time.Minute, Err: errors.New("disk /home/jane is full")})
@@ -281,7 +281,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 		"refold.sequence_nr": "9", "refold.snapshot.size": "77",
 	})
 	if s.Parent.IsValid() || s.EndTime.Sub(s.StartTime) < time.Minute || s.Status.Description != "internal" {
-		t.Errorf("parent span %v, duration %v, status %+v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime), s.Status)
+		t.Errorf("snapshot span: parent %v, duration %v, status %+v; want no parent, at least 1m and \"internal\"", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime), s.Status)
 	}
 }
 
@@ -310,14 +310,14 @@ func TestSamplingOfWholeTrace(t *testing.T) {
 	b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: o}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	if n := len(r.exporter.GetSpans()); n != 0 {
-		t.Errorf("%d spans were recorded", n)
+		t.Errorf("%d spans were recorded, want 0", n)
 	}
 	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if span := trace.SpanContextFromContext(o.Extract(t.Context(), e.Metadata)); !span.IsValid() || span.IsSampled() {
-			t.Errorf("the event contains the span %v", span)
+			t.Errorf("the event contains the span context %v, want a valid one that is not sampled", span)
 		}
 	}
 }
@@ -347,7 +347,7 @@ func TestNoDataInTelemetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -amount}); err == nil {
-		t.Fatal("Ask returned no error")
+		t.Fatalf("Ask of a deposit of %d returned no error", -amount)
 	}
 	b.close(t)
 	everything(o)
@@ -357,7 +357,7 @@ func TestNoDataInTelemetry(t *testing.T) {
 	}
 	for _, secret := range []string{"Jane", "987654", "secret.example", "no amount"} {
 		if strings.Contains(all, secret) {
-			t.Errorf("the telemetry contains %q", secret)
+			t.Errorf("the telemetry contains the data %q, want only types and codes", secret)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestCopyAfterLateWrites(t *testing.T) {
 		t.Fatalf("Copy = %+v, error %v", report, err)
 	}
 	if last.Done != last.Total {
-		t.Errorf("the progress ended at %d of %d", last.Done, last.Total)
+		t.Errorf("the progress ended at %d of %d, want equal numbers", last.Done, last.Total)
 	}
 	copied(t, from, to)
 }
@@ -217,7 +217,7 @@ func TestCopyProgress(t *testing.T) {
 	var last [3]operator.CopyProgress
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: func(p operator.CopyProgress) {
 		if p.Done <= last[p.Stage].Done {
-			t.Errorf("the progress of stage %d went from %d to %d", p.Stage, last[p.Stage].Done, p.Done)
+			t.Errorf("the progress of stage %d went from %d to %d, want an increase", p.Stage, last[p.Stage].Done, p.Done)
 		}
 		last[p.Stage] = p
 	}})
@@ -226,7 +226,7 @@ func TestCopyProgress(t *testing.T) {
 	}
 	if last[operator.Comparing].Done != 50 || last[operator.Copying].Done != last[operator.Copying].Total || last[operator.Copying].Total <= report.CopiedRecords ||
 		last[operator.Checking].Done != 50 || last[operator.Checking].Total != 50 {
-		t.Errorf("last progress of each stage: %+v", last)
+		t.Errorf("last progress of each stage: %+v, want 50 IDs compared and checked, and all records copied", last)
 	}
 }
 

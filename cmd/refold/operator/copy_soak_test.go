@@ -43,12 +43,12 @@ func TestCopyAfterKill(t *testing.T) {
 	}
 	out, err := exec.Command(program, asProgram, "copy", source, dsn).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "on both sides: equal\n") {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("copy after two kills: %v, printed\n%s\nwant equal sides", err, out)
 	}
 	t.Logf("%d records in %v, with two kills: %s", ids*each, time.Since(began).Round(time.Millisecond), out)
 	a, b := start(t, operator.Program{Journal: source}, "verify", "--digest"), start(t, operator.Program{Journal: dsn}, "verify", "--digest")
 	if a.status != operator.ExitOK || a != b {
-		t.Errorf("source: %+v\ntarget: %+v", a, b)
+		t.Errorf("verify --digest printed for the source %+v\nfor the target %+v\nwant equal results", a, b)
 	}
 }
 
@@ -94,7 +94,7 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0 {
 		select {
 		case err := <-ended:
-			t.Fatalf("the copy ended before the kill: %v\n%s", err, output.String())
+			t.Fatalf("the copy ended before the test killed it: %v\n%s", err, output.String())
 		default:
 		}
 	}
@@ -102,7 +102,7 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 		t.Fatal(err)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
-		t.Fatalf("the copy had ended before the kill: %v\n%s", exit, output.String())
+		t.Fatalf("the copy exited before the test killed it: %v\n%s", exit, output.String())
 	}
 	// End the connections of the killed copy. Otherwise the server would store the blocked writes
 	// after the unlock, and might leave nothing for the second copy.

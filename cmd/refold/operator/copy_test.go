@@ -107,11 +107,11 @@ func same(t *testing.T, from, to *operator.Source) {
 	a, b := contents(t, from), contents(t, to)
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			t.Fatalf("the source has\n%s\nthe target has\n%s", a[i], b[i])
+			t.Fatalf("the source has\n%s\nthe target has\n%s\nwant equal contents", a[i], b[i])
 		}
 	}
 	if len(a) != len(b) {
-		t.Fatalf("the contents have %d lines in the source and %d in the target", len(a), len(b))
+		t.Fatalf("the contents have %d lines in the source and %d in the target, want equal numbers", len(a), len(b))
 	}
 }
 
@@ -166,11 +166,11 @@ func copied(t *testing.T, from, to *operator.Source) operator.CopyReport {
 		t.Fatal(err)
 	}
 	if len(report.Problems) > 0 {
-		t.Fatalf("problems: %v", report.Problems)
+		t.Fatalf("Copy reported the problems %v, want none", report.Problems)
 	}
 	same(t, from, to)
 	if a, b := digestOf(t, from), digestOf(t, to); a != b || a != report.Digest {
-		t.Errorf("digests: %v of the source, %v of the target, %v reported", a, b, report.Digest)
+		t.Errorf("digests: %v of the source, %v of the target, %v reported; want equal digests", a, b, report.Digest)
 	}
 	return report
 }
@@ -185,11 +185,11 @@ func TestCopy(t *testing.T) {
 	}
 	again := copied(t, from, to)
 	if again.CopiedRecords != 0 || again.CopiedSnapshots != 0 || again.RemovedSnapshots != 0 || again.Records != first.Records || again.Digest != first.Digest {
-		t.Errorf("second copy = %+v, first copy = %+v", again, first)
+		t.Errorf("second copy = %+v, want no copied or removed contents; first copy = %+v", again, first)
 	}
 	empty := copied(t, memory(), memory())
 	if empty.IDs != 0 || empty.Digest == first.Digest {
-		t.Errorf("copy of an empty journal = %+v", empty)
+		t.Errorf("copy of an empty journal = %+v, want 0 IDs and another digest", empty)
 	}
 }
 
@@ -378,7 +378,7 @@ func TestCopyRejectsOtherTarget(t *testing.T) {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
 			if report.CopiedRecords != 0 || !slices.Equal(before, contents(t, to)) {
-				t.Errorf("the target was changed: %+v", report)
+				t.Errorf("the rejected copy changed the target: %+v, want no copied records and the same contents", report)
 			}
 		})
 	}

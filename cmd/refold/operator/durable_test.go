@@ -118,17 +118,17 @@ a:1   Carts       visits  PNCounter   43
 b:1   Carts       visits  PNCounter   25
 `
 	if o.stdout != want {
-		t.Errorf("keys:\n%s", o.stdout)
+		t.Errorf("keys printed\n%s\nwant\n%s", o.stdout, want)
 	}
 	o = ddata(t, markTypes(t), "keys", "--dir", dir, "--node", "a:1", "--replicator", "Carts", "--json", "ma")
 	o.want(t, operator.ExitOK, "")
 	if want := `{"node":"a:1","replicator":"Carts","key":"mark","type":"mark","bytes":15}` + "\n"; o.stdout != want {
-		t.Errorf("keys --json printed %s", o.stdout)
+		t.Errorf("keys --json printed %s, want %s", o.stdout, want)
 	}
 	o = ddata(t, nil, "keys", "--dir", dir, "--limit", "2", "--json")
 	o.want(t, operator.ExitOK, `more keys follow, from "mark" of Carts of a:1`)
 	if strings.Count(o.stdout, "\n") != 2 {
-		t.Errorf("keys --limit printed %s", o.stdout)
+		t.Errorf("keys --limit 2 printed %s, want 2 lines", o.stdout)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestVerifyDecodesSnapshotParts(t *testing.T) {
 				t.Errorf("attached to %q, want a|1#Mail", got)
 			}
 			if failed := report.Found() == 1 && strings.Contains(report.Problems[0].String(), "part Mail: disk on fire"); failed != (failure != nil) {
-				t.Errorf("report %+v", report)
+				t.Errorf("report %+v, want a problem with part Mail only if attaching failed (%v)", report, failure)
 			}
 		})
 	}

@@ -49,13 +49,13 @@ func TestInOrder(t *testing.T) {
 		return "done " + id, nil
 	}, func(id, result string) error {
 		if result != "done "+id {
-			t.Errorf("result %q of ID %q", result, id)
+			t.Errorf("result %q of ID %q, want %q", result, id, "done "+id)
 		}
 		got = append(got, id)
 		return nil
 	})
 	if err != nil || len(got) != n || !slices.IsSorted(got) {
-		t.Errorf("error %v, %d results, in order: %v", err, len(got), slices.IsSorted(got))
+		t.Errorf("error %v, %d results, in order: %v; want no error and %d results in order", err, len(got), slices.IsSorted(got), n)
 	}
 	if most.Load() > 8 {
 		t.Errorf("%d calls ran at the same time, want at most 8", most.Load())
@@ -83,7 +83,7 @@ func TestInOrderFails(t *testing.T) {
 		return nil
 	})
 	if err == nil || err.Error() != "three" || len(taken) != 3 {
-		t.Errorf("error %v after the results of %q", err, taken)
+		t.Errorf("error %v after the results of %q, want error three after 3 results", err, taken)
 	}
 	good := func(context.Context, string) (int, error) { return 0, nil }
 	if err = operator.InOrder(t.Context(), 4, numbered(10, errDisk), good, func(string, int) error { return nil }); !errors.Is(err, errDisk) {

@@ -48,7 +48,7 @@ func TestCopyBetweenPlugins(t *testing.T) {
 	} {
 		target := on(t, to)
 		if report := copied(t, from, target); report.IDs != 15 {
-			t.Errorf("copy %d: %+v", i, report)
+			t.Errorf("copy %d: %+v, want 15 IDs", i, report)
 		}
 		from = target
 	}
@@ -82,18 +82,18 @@ func TestCommandsOnPostgres(t *testing.T) {
 	o := start(t, p, "migrate", "--check", "--journal", dsn)
 	o.want(t, operator.ExitProblems, "")
 	if !strings.HasPrefix(o.stdout, "missing: 001_journal\n") {
-		t.Errorf("printed %q", o.stdout)
+		t.Errorf("migrate --check printed %q, want a missing 001_journal first", o.stdout)
 	}
 	o = start(t, p, "migrate", "--journal", dsn)
 	o.want(t, operator.ExitOK, "")
 	if !strings.HasPrefix(o.stdout, "applied: 001_journal\n") {
-		t.Errorf("printed %q", o.stdout)
+		t.Errorf("migrate printed %q, want an applied 001_journal first", o.stdout)
 	}
 	for _, args := range []string{"", "--check"} {
 		o = start(t, p, append([]string{"migrate", "--journal", dsn}, strings.Fields(args)...)...)
 		o.want(t, operator.ExitOK, "")
 		if o.stdout != "up to date\n" {
-			t.Errorf("printed %q", o.stdout)
+			t.Errorf("migrate %s of a migrated database printed %q, want \"up to date\"", args, o.stdout)
 		}
 	}
 	start(t, p, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
@@ -138,7 +138,7 @@ func TestReadOnlyRole(t *testing.T) {
 	start(t, operator.Program{}, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
 	for _, command := range []string{"events", "events account|1", "snapshots", "verify --digest", "tail --no-follow"} {
 		if o := start(t, operator.Program{Journal: reader}, strings.Fields(command)...); o.status != operator.ExitOK {
-			t.Errorf("%s with a read-only role: %+v", command, o)
+			t.Errorf("%s with a read-only role: %+v, want exit status %d", command, o, operator.ExitOK)
 		}
 	}
 }

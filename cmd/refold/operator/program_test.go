@@ -104,7 +104,7 @@ func TestCommandsChangeNoFiles(t *testing.T) {
 		}
 	}
 	if after := files(); fmt.Sprint(before) != fmt.Sprint(after) {
-		t.Error("the files have changed")
+		t.Errorf("the files of the journal are %v after the commands, want %v", after, before)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestSourceClosed(t *testing.T) {
 	}}
 	start(t, p, "events").want(t, operator.ExitFailed, errDisk.Error())
 	if closed != 1 {
-		t.Errorf("the source was closed %d times", closed)
+		t.Errorf("the source was closed %d times, want 1", closed)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestIncompleteVerify(t *testing.T) {
 		t.Errorf("printed %q, want %q", o.stdout, want)
 	}
 	if o = start(t, p, "verify", "--json"); !strings.Contains(o.stdout, `"complete":false`) {
-		t.Errorf("printed %q", o.stdout)
+		t.Errorf("verify --json printed %q, want \"complete\":false", o.stdout)
 	}
 }
 
@@ -220,13 +220,13 @@ func TestAdditionalCommands(t *testing.T) {
 	o := start(t, p, "hello", "you")
 	o.want(t, operator.ExitOK, "")
 	if o.stdout != "hello you\n" {
-		t.Errorf("printed %q", o.stdout)
+		t.Errorf("hello printed %q, want \"hello you\"", o.stdout)
 	}
 	p.Commands[0].Grammar = &hello{}
 	o = start(t, p, "hello", "you", "--loud")
 	o.want(t, operator.ExitProblems, "")
 	if o.stdout != "HELLO you from bank refold false\n" {
-		t.Errorf("printed %q", o.stdout)
+		t.Errorf("hello --loud printed %q, want the loud text with the name of the program", o.stdout)
 	}
 	p.Commands[0].Grammar = &hello{}
 	start(t, p, "hello", "fail").want(t, operator.ExitFailed, "bank refold: disk on fire\n")
@@ -257,10 +257,10 @@ func TestProgressOnTerminal(t *testing.T) {
 	var out, errs bytes.Buffer
 	p := operator.Program{Journal: "leveldb:" + f.dir, Stdout: &out, Stderr: &errs}
 	if status := operator.RunOnTerminal(t.Context(), p, []string{"verify"}); status != operator.ExitOK {
-		t.Errorf("exit status %d: %s", status, errs.String())
+		t.Errorf("verify: exit status %d, %s; want %d", status, errs.String(), operator.ExitOK)
 	}
 	if !strings.HasPrefix(out.String(), "4 persistence IDs") {
-		t.Errorf("printed %q", out.String())
+		t.Errorf("verify printed %q, want 4 persistence IDs", out.String())
 	}
 }
 
@@ -284,9 +284,9 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	if status := operator.Run(t.Context(), []string{"--help"}, &out, &errs); status != operator.ExitOK || errs.Len() > 0 {
-		t.Errorf("exit status %d, %s", status, errs.String())
+		t.Errorf("--help: exit status %d, standard error %q; want %d and nothing", status, errs.String(), operator.ExitOK)
 	}
 	if !strings.Contains(out.String(), "Exit status: 0") {
-		t.Errorf("the help does not describe the exit status: %s", out.String())
+		t.Errorf("the help lacks the text \"Exit status: 0\":\n%s", out.String())
 	}
 }

@@ -58,10 +58,10 @@ func TestRender(t *testing.T) {
 func TestRenderErrors(t *testing.T) {
 	t.Parallel()
 	if got, err := operator.Render([]byte{0xc1}, 100); err == nil {
-		t.Errorf("an invalid code is rendered as %s", got)
+		t.Errorf("Render of an invalid code = %s, want an error", got)
 	}
 	if got, err := operator.RenderJSON([]byte("{"), 100); err == nil {
-		t.Errorf("invalid JSON is rendered as %s", got)
+		t.Errorf("RenderJSON of invalid JSON = %s, want an error", got)
 	}
 	if got, err := operator.RenderJSON([]byte("{ \"a\u0085\": \"\xff\" }"), 100); err != nil || string(got) != `{"a\u0085":"\ufffd"}` {
 		t.Errorf("JSON is rendered as %s, %v", got, err)
@@ -82,7 +82,7 @@ func TestRenderLimit(t *testing.T) {
 		}
 		cell := operator.Cell(payload)
 		if n := utf8.RuneCountInString(cell); n > 161 || !strings.HasSuffix(cell, "…") {
-			t.Errorf("%s: the cell has %d characters: %s", name, n, cell)
+			t.Errorf("%s: the cell has %d characters, want at most 161 that end with …: %s", name, n, cell)
 		}
 	}
 	if _, err := operator.RenderJSON([]byte(`"`+strings.Repeat("x", 2000)+`"`), 1000); !errors.Is(err, operator.ErrTooLong) {
@@ -121,14 +121,14 @@ func FuzzRender(f *testing.F) {
 			got, err := render(payload, limit)
 			runtime.ReadMemStats(&after)
 			if used := after.TotalAlloc - before.TotalAlloc; used > uint64(64*len(payload)+1<<20) {
-				t.Errorf("%s: %d bytes are allocated for %d", name, used, len(payload))
+				t.Errorf("%s: rendering allocated %d bytes for a payload of %d bytes", name, used, len(payload))
 			}
 			if err == nil && (len(got) > limit || !json.Valid(got)) {
-				t.Errorf("%s: %d bytes are not valid JSON, or more than %d bytes: %s", name, len(got), limit, got)
+				t.Errorf("%s: got %d bytes, want valid JSON of at most %d bytes: %s", name, len(got), limit, got)
 			}
 			for _, r := range string(got) {
 				if !unicode.IsPrint(r) {
-					t.Errorf("%s: the output contains %q: %q", name, r, got)
+					t.Errorf("%s: the output contains the unprintable character %q: %q", name, r, got)
 				}
 			}
 		}

@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 				args := strings.Fields(strings.NewReplacer("SOURCE", dir, "TARGET", target).Replace(d.Input))
 				return strings.ReplaceAll(run(t, dir, args, entities), target, "TARGET")
 			}
-			d.Fatalf(t, "no such command %q", d.Cmd)
+			d.Fatalf(t, "the script has the unknown command %q", d.Cmd)
 			return ""
 		})
 	})

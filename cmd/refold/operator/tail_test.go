@@ -221,7 +221,7 @@ func TestTailFollows(t *testing.T) {
 	out.want("q4 ", "c|8")
 	cancel()
 	if status := <-ended; status != operator.ExitOK {
-		t.Errorf("exit status %d", status)
+		t.Errorf("tail: exit status %d, want %d", status, operator.ExitOK)
 	}
 	want := "refold: journal: store unavailable; retrying\nrefold: to continue, use --after q4\n"
 	if errs.String() != want {
@@ -245,7 +245,7 @@ func TestTailStart(t *testing.T) {
 		out.want(want)
 		cancel()
 		if status := <-ended; status != operator.ExitOK {
-			t.Errorf("exit status %d", status)
+			t.Errorf("tail: exit status %d, want %d", status, operator.ExitOK)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestTailFails(t *testing.T) {
 	p := q.program(true)
 	p.Stdout, p.Stderr = failing{}, io.Discard
 	if status := p.Run(t.Context(), []string{"tail"}); status != operator.ExitFailed {
-		t.Errorf("exit status %d", status)
+		t.Errorf("tail with a failing output: exit status %d, want %d", status, operator.ExitFailed)
 	}
 }
 

@@ -229,7 +229,7 @@ func TestVerifyContinuesAfterProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.IDs != 3 || report.Records != 5 || len(report.Problems) != 1 || report.Omitted != 1 || report.Found() != 2 {
-		t.Errorf("report %+v", report)
+		t.Errorf("report %+v, want 3 IDs, 5 records, 1 listed and 1 omitted problem", report)
 	}
 	if !errors.Is(report.Problems[0], journal.ErrCorrupt) {
 		t.Errorf("problem %v, want journal.ErrCorrupt", report.Problems[0])
@@ -251,7 +251,7 @@ func TestVerifyCounts(t *testing.T) {
 		t.Fatalf("report %+v, %v", report, err)
 	}
 	if report.Records != 4 || report.Fences != 1 || report.Snapshots != 1 || report.Unchecked != 2 {
-		t.Errorf("report %+v", report)
+		t.Errorf("report %+v, want 4 records, 1 fence, 1 snapshot and 2 unchecked payloads", report)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestVerifyRejectsInvalidTypes(t *testing.T) {
 	stateless.Apply = nil
 	for _, l := range []operator.Linked{{}, operator.Entity(broken), operator.Entity(nameless), operator.Entity(stateless)} {
 		if _, err := operator.Verify(t.Context(), inmem.NewJournal(), operator.VerifyOptions{Entities: []operator.Linked{l}}); err == nil {
-			t.Errorf("Verify accepts the type %+v", l)
+			t.Errorf("Verify with the invalid type %+v returned no error", l)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestProblemText(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if !errors.Is(p, errDisk) {
-		t.Error("the problem does not wrap its error")
+		t.Errorf("the problem %v does not match its error %v", p, errDisk)
 	}
 }
 

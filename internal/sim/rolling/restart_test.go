@@ -30,7 +30,7 @@ func TestRunsAreRepeatable(t *testing.T) {
 	first := c.Run()
 	check(t, c, first)
 	if again := c.Run(); again != first {
-		t.Errorf("two runs with the same seed: %+v and %+v", first, again)
+		t.Errorf("two runs with the same seed: got %+v and %+v, want equal results", first, again)
 	}
 }
 

@@ -83,13 +83,13 @@ func TestRows(t *testing.T) {
 func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	t.Helper()
 	if r.Group != row.Group || r.Name != row.Name || r.Journal != scheme {
-		t.Errorf("the result of %s on %s has group %s, name %s, journal %s", row.Name, scheme, r.Group, r.Name, r.Journal)
+		t.Errorf("the result has group %s, name %s, journal %s; want %s, %s, %s", r.Group, r.Name, r.Journal, row.Group, row.Name, scheme)
 	}
 	if r.Unit == "" || r.Settings == "" || r.Goal < 0 || r.Better != "higher" && r.Better != "lower" {
 		t.Errorf("%s on %s: the result has empty or invalid fields: %+v", row.Name, scheme, r)
 	}
 	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
-		t.Errorf("%s on %s: wrong value of Met: %+v", row.Name, scheme, r)
+		t.Errorf("%s on %s: Met = %v does not agree with the ratio and the goal: %+v", row.Name, scheme, *r.Met, r)
 	}
 	var out bytes.Buffer
 	if err := bench.WriteJSON(&out, r); err != nil {
@@ -105,7 +105,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 func keys(t *testing.T, object []byte) []string {
 	t.Helper()
 	if bytes.Count(object, []byte{'\n'}) != 1 {
-		t.Errorf("the JSON object has more than one line: %s", object)
+		t.Errorf("the JSON object does not consist of one line: %s", object)
 	}
 	in := json.NewDecoder(bytes.NewReader(object))
 	var names []string
@@ -157,7 +157,7 @@ func TestJournalAddress(t *testing.T) {
 	row := bench.Rows()[0]
 	for _, address := range []string{"leveldb", "inmem:x", "postgres:x", "nats:x", "x"} {
 		if err := row.Run(t.Context(), small(address), func(bench.Result) {}); err == nil {
-			t.Errorf("%q is accepted", address)
+			t.Errorf("Run with the journal %q returned no error", address)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func (c *crowd) queryOnce(names []string, r request) (out []string, why string) 
 	ids := make([]uint64, len(names))
 	for i, name := range names {
 		if !c.ask(-1, name, r) {
-			c.s.t.Fatalf("node %s is not running", name)
+			c.s.t.Fatalf("query: node %s is not running", name)
 		}
 		ids[i] = c.last
 	}
@@ -255,7 +255,7 @@ func (c *crowd) queryOnce(names []string, r request) (out []string, why string) 
 	for i, id := range ids {
 		a := c.answers[id]
 		if a == nil {
-			c.s.t.Fatalf("node %s has exited", names[i])
+			c.s.t.Fatalf("query: node %s has exited without an answer", names[i])
 		}
 		delete(c.answers, id)
 		if out[i] = string(a.Value); a.Error != "" {
@@ -290,7 +290,7 @@ func (c *crowd) show(names []string, key string, into any) {
 	values := c.query(names, request{Do: opShow, Key: key})
 	for i, v := range values {
 		if v != values[0] {
-			c.s.t.Errorf("%s: %s has %s, %s has %s", key, names[0], values[0], names[i], v)
+			c.s.t.Errorf("%s: the value on %s is %s, on %s it is %s; want equal values", key, names[0], values[0], names[i], v)
 		}
 	}
 	if values[0] == "null" {

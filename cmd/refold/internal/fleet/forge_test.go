@@ -166,9 +166,9 @@ func TestForgedMessages(t *testing.T) {
 	}
 	select {
 	case <-a.Done():
-		t.Errorf("node a has ended: %v", a.Err())
+		t.Errorf("node a has ended after forged messages: %v", a.Err())
 	case <-b.Done():
-		t.Errorf("node b has ended: %v", b.Err())
+		t.Errorf("node b has ended after forged messages: %v", b.Err())
 	default:
 	}
 }

@@ -145,7 +145,7 @@ func TestNodeWithoutBroker(t *testing.T) {
 	s.alone(0)
 	s.until("the disconnected node hosts nothing", func() bool { v := s.views["a"]; return !v.Connected && v.Suspended && !s.hostedBy("a") })
 	if s.ended["a"] != "" {
-		t.Errorf("the disconnected node has ended: %s", s.ended["a"])
+		t.Errorf("the disconnected node has ended: %s, want a suspended node", s.ended["a"])
 	}
 	proxy.SetDown(false)
 	s.survive("b", "c")
@@ -202,7 +202,7 @@ func TestBrokerDown(t *testing.T) {
 		}
 	}
 	if len(s.ended) > 0 {
-		t.Errorf("nodes have ended: %v", s.ended)
+		t.Errorf("nodes have ended: %v, want none after the restart of the broker", s.ended)
 	}
 	s.alone(0)
 }

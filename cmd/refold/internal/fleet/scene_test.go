@@ -225,7 +225,7 @@ func (s *scene) survive(names ...string) {
 	s.until(fmt.Sprintf("%v agree and one of them runs the singleton", names), func() bool { return s.agree(names...) && len(s.hosts()) == min(1, len(names)) })
 	for _, name := range names {
 		if s.ended[name] != "" {
-			s.t.Errorf("node %s has ended: %s", name, s.ended[name])
+			s.t.Errorf("node %s of the surviving side has ended: %s", name, s.ended[name])
 		}
 	}
 	s.alone(0)
@@ -242,7 +242,7 @@ func (s *scene) alone(allowed time.Duration) {
 	for i, a := range s.spans {
 		for _, b := range s.spans[i+1:] {
 			if overlap := end(a, b).Sub(latest(a.from, b.from)); overlap > allowed {
-				s.t.Errorf("the singleton ran for %v on both %v and %v\n%s", overlap, a.node, b.node, s)
+				s.t.Errorf("the singleton ran for %v on both %v and %v, want at most %v\n%s", overlap, a.node, b.node, allowed, s)
 			}
 		}
 	}
