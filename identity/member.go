@@ -51,9 +51,9 @@ func (m *Member) OlderThan(other *Member) bool {
 	return m.Node.Compare(other.Node) < 0
 }
 
-// Version is the version of the application that a member runs. The zero value is "0.0.0". It holds
-// only its text, which Compare parses: a cluster has thousands of members and compares versions
-// rarely.
+// Version is the version of the application that a member runs. The zero value is "0.0.0". A
+// Version holds only its text, because a cluster has thousands of members. Compare parses the text,
+// because versions are compared rarely.
 type Version struct{ text string }
 
 // MaxVersionLength is the largest number of bytes of a version.
@@ -67,8 +67,8 @@ type parsed struct {
 	qualifier string
 }
 
-// ParseVersion parses a version such as "1.2", "1.2.3-M1" or "1.2.3+17-9f2c1ab". A text without
-// dots that is not a number is a qualifier as a whole. The error matches ErrInvalid.
+// ParseVersion parses a version such as "1.2", "1.2.3-M1" or "1.2.3+17-9f2c1ab". A text that has no
+// dots and is not a number becomes the qualifier. The error matches ErrInvalid.
 func ParseVersion(s string) (Version, error) {
 	if _, err := parseVersion(s); err != nil {
 		return Version{}, err
@@ -122,8 +122,8 @@ func parseVersion(s string) (parsed, error) {
 	return v, nil
 }
 
-// Compare orders versions by their numbers and the count of commits. Then a version without a
-// qualifier is greater than one with a qualifier, and qualifiers are ordered bytewise.
+// Compare orders versions by their numbers and the count of commits. If these are equal, a version
+// without a qualifier is greater than a version with a qualifier. Qualifiers are ordered bytewise.
 func (v Version) Compare(other Version) int {
 	if v.text == other.text {
 		return 0

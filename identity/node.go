@@ -23,7 +23,7 @@ const MaxNameLength = 128
 type Node struct {
 	// Name identifies the node, such as "host:port": 1 to 128 bytes of A-Z a-z 0-9 . _ : -
 	Name string
-	// UID distinguishes the incarnations of a name. 0 is none.
+	// UID distinguishes the incarnations of a name. 0 means none.
 	UID uint64
 }
 
@@ -45,8 +45,8 @@ func CheckName(s string) error {
 	return check("name", s, ":.")
 }
 
-// CheckCluster returns an error that matches ErrInvalid unless s is a valid name of a cluster: that
-// of a node, but without dots.
+// CheckCluster returns an error that matches ErrInvalid unless s is a valid name of a cluster. The
+// rules are those for the name of a node, but dots are not allowed.
 func CheckCluster(s string) error {
 	return check("cluster name", s, ":")
 }

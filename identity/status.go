@@ -16,8 +16,8 @@ type Status uint8
 const (
 	// Joining: some members have seen the new node, but not yet all.
 	Joining Status = 1 + iota
-	// WeaklyUp: the node joins while the members cannot agree on it. It does not count in quorums
-	// and hosts no singletons and no shards.
+	// WeaklyUp: the node joins while the members cannot agree on it. The node does not count in
+	// quorums and hosts no singletons and no shards.
 	WeaklyUp
 	// Up: a full member.
 	Up
@@ -28,7 +28,7 @@ const (
 	Exiting
 	// Down: the cluster has decided that the member is dead.
 	Down
-	// Removed: not a member any more. It occurs in events only, never in gossip.
+	// Removed: no longer a member. This status occurs in events only, never in gossip.
 	Removed
 	// PreparingForShutdown: the whole cluster is about to stop.
 	PreparingForShutdown

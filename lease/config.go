@@ -17,8 +17,9 @@ type Config struct {
 	Name string
 	// Owner identifies the holder. It must be unique, also across restarts of a process. Required.
 	Owner string
-	// Interval is how often the entry is renewed, less than half of the store's time-out. Defaults
-	// to a tenth of it and at least 5 s, or to a quarter of it if that is less.
+	// Interval is the time between two renewals of the entry, less than half of the store's
+	// time-out. Defaults to a tenth of the time-out, or to 5 s if that is longer. The default is at
+	// most a quarter of the time-out.
 	Interval time.Duration
 	// OperationTimeout is how long one call of the store may take. Defaults to 5 s.
 	OperationTimeout time.Duration

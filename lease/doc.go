@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease provides a lock with an expiry. At most one of several processes holds it at a
-// time. [Store] is the interface for plugins. [Lease] works with any store.
+// Package lease provides a lock with an expiry. At most one of several processes holds the lock at
+// a time. [Store] is the interface for plugins. [Lease] works with any store.
 //
 //	l, err := lease.New(store, lease.Config{Name: "bank-sbr", Owner: self.String()})
 //	held, err := l.AcquireWithLost(ctx, func(cause error) { stop() })
@@ -11,11 +11,12 @@
 //	...
 //	err = l.Release(ctx)
 //
-// An entry of a store expires after the store's timeout unless it is renewed. The holder renews it
-// periodically, and considers the lease held until 90 % of the timeout have passed since it sent
-// the last acknowledged renewal, by its own monotonic clock. It therefore stops before another
-// process can acquire the lease, regardless of network delays, as long as both clocks run at about
-// the same rate. This does not protect an action that a suspended process continues after Check.
+// An entry of a store expires after the store's timeout unless it is renewed. The holder renews its
+// entry periodically. It considers the lease held until 90 % of the timeout have passed, by its own
+// monotonic clock, since it sent the last acknowledged renewal. The holder therefore stops before
+// another process can acquire the lease, regardless of network delays, if both clocks run at about
+// the same rate. The lease does not protect an action that a suspended process continues after
+// Check.
 //
 //	        sent          acknowledged                    90 %      100 %
 //	holder   |──────────────|─── Check is true ────────────|

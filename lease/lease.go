@@ -22,7 +22,7 @@ type Lease struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	hold   *hold // nil if it is not held
+	hold   *hold // nil if the lease is not held
 	other  string
 	closed bool
 }
@@ -56,9 +56,9 @@ func (l *Lease) Check() bool {
 	return l.hold != nil && time.Now().Before(l.hold.until)
 }
 
-// Acquire tries once to acquire the lease. It returns true if the lease is held, also if it was
-// held before; false without an error if another owner holds it; and an error if the outcome is
-// unknown.
+// Acquire tries once to acquire the lease. It returns true if the lease is held, even if it was
+// held before the call. It returns false without an error if another owner holds the lease, or if
+// the call took longer than the lease is valid. It returns an error if the outcome is unknown.
 func (l *Lease) Acquire(ctx context.Context) (bool, error) { return l.AcquireWithLost(ctx, nil) }
 
 // AcquireWithLost is like Acquire. After AcquireWithLost has returned true, lost is called when the
@@ -136,8 +136,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes the entry if it belongs to the owner, including one that a call with an unknown
-// outcome wrote.
+// release deletes the entry if it belongs to the owner. A call with an unknown outcome may have
+// written that entry.
 func (l *Lease) release(ctx context.Context, revision uint64) error {
 	if revision > 0 {
 		if err := l.store.Delete(ctx, l.cfg.Name, revision); !errors.Is(err, ErrConflict) {
@@ -210,7 +210,7 @@ func (l *Lease) drop() uint64 {
 	return h.revision
 }
 
-// errExpired is the cause when no renewal was acknowledged in time.
+// errExpired is the cause of the loss when no renewal was acknowledged in time.
 var errExpired = errors.New("lease: no renewal was acknowledged in time")
 
 // validity returns the time until which a written entry counts as held.

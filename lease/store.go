@@ -26,7 +26,7 @@ var (
 	ErrInvalid = errors.New("lease: invalid argument")
 )
 
-// MaxLength is the largest number of bytes that a name or an owner has.
+// MaxLength is the largest number of bytes that a name or an owner may have.
 const MaxLength = 256
 
 // Entry is the stored state of a lease.
@@ -38,8 +38,8 @@ type Entry struct {
 
 // Store keeps entries that expire. All changes are conditional, so that only one of several
 // processes succeeds. Its methods are safe for concurrent use, and return soon after their context
-// has ended. ErrHeld, ErrFree, ErrConflict and ErrInvalid are certain; after any other error a
-// change may have been made or may still be made.
+// has ended. After ErrHeld, ErrFree, ErrConflict and ErrInvalid no change was made. After any other
+// error a change may have been made or may still be made.
 type Store interface {
 	// Timeout returns how long after its last write an entry expires. An entry never expires
 	// earlier.

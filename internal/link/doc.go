@@ -16,8 +16,8 @@
 //   - credit on the lanes Data and Bulk. The receiver grants a number of bytes that the sender may
 //     have in flight and unconsumed. Without credit the sender queues up to a limit, and then rejects
 //     messages;
-//   - frames that hold all small messages that are queued, and messages that are split over several
-//     frames when they are larger than one.
+//   - frames. Small messages that are queued share frames. A message that is larger than a frame is
+//     split over several frames.
 //
 // # Credit survives losses
 //

@@ -60,7 +60,7 @@ func (m *Machine) flushName(o *outgoing, dst []byte) ([]byte, bool) {
 
 func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte, bool) {
 	if o.peer == nil {
-		return dst, false // forgotten since it was scheduled
+		return dst, false // the peer was forgotten after o was scheduled
 	}
 	begin := len(dst)
 	f := Frame{

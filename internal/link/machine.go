@@ -178,8 +178,8 @@ func (m *Machine) removePeer(node identity.Node, why Reason) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
 }
 
-// Tick makes each link request credit if it has waited for its interval. Due returns when to call
-// it.
+// Tick makes each link request credit if it has waited for its interval. Due returns the time of
+// the next call.
 func (m *Machine) Tick(now time.Duration) {
 	for _, o := range m.waiting {
 		if o.probeAt <= now {
@@ -250,9 +250,9 @@ func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 // IsQuarantined reports whether an incarnation is quarantined.
 func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[node] != nil }
 
-// queueNotice schedules a notice to a quarantined sender. It respects NoticeInterval and ignores
-// frames that hold only silent messages or notices: otherwise two nodes that quarantined each other
-// would exchange notices without end.
+// queueNotice schedules a notice to a quarantined sender, at most one per NoticeInterval. It
+// ignores frames that hold only silent messages or notices. If notices were answered, two nodes
+// that quarantined each other would exchange notices without end.
 func (m *Machine) queueNotice(now time.Duration, f Frame) {
 	q := m.quarantined[f.From]
 	if q.quiet || q.notified && now < q.last+m.cfg.NoticeInterval {

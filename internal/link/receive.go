@@ -13,7 +13,7 @@ import (
 
 // Effects are the results of a received frame, in the order in which to apply them.
 type Effects struct {
-	// From is the sender. It is zero if the sender is not certain.
+	// From is the sender. It is zero if the sender could not be authenticated.
 	From identity.Node
 	// Dropped is the reason for dropping the frame, or 0. If it is set, Deliver and Quarantined are
 	// empty.
@@ -192,7 +192,8 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 	return deliver
 }
 
-// newPartial begins a message of several parts. The allocation does not trust the announced size.
+// newPartial begins a message of several parts. It allocates at most four times the received bytes,
+// because the announced size may be wrong.
 func newPartial(e entry, price int) *partial {
 	whole := make([]byte, 0, min(len(e.Payload)+int(e.rest), 4*len(e.Payload))) //nolint:gosec // at most MaxMessage
 	msg := e.Message

@@ -17,7 +17,7 @@ import (
 const maxDispatched = 4096
 
 // Dispatcher calls functions in order on its own goroutine. Loops use it for log lines and
-// observers, which are the user's code and may block. At most 4,096 calls wait; further ones are
+// observers, which are the user's code and may block. At most 4,096 calls wait. Further calls are
 // dropped and their number is logged. A panic of a call is logged.
 type Dispatcher struct {
 	log   *slog.Logger
@@ -31,15 +31,16 @@ type Dispatcher struct {
 	closed  bool
 }
 
-// NewDispatcher starts a dispatcher that writes lines to log with the values of ctx. Close ends it.
+// NewDispatcher starts a dispatcher that writes lines to log with the values of ctx. Close ends the
+// dispatcher.
 func NewDispatcher(ctx context.Context, log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{log: log, base: context.WithoutCancel(ctx), ready: NewSignal(), done: make(chan struct{})}
 	go d.run()
 	return d
 }
 
-// Do calls f after all earlier functions, unless too many wait. After a Close that did not time
-// out, Do calls f at once.
+// Do calls f after all earlier functions, unless 4,096 calls wait already. After a Close that did
+// not time out, Do calls f at once.
 func (d *Dispatcher) Do(f func()) {
 	d.mu.Lock()
 	closed := d.closed

@@ -34,7 +34,8 @@ func (f *InFlight) End() {
 	}
 }
 
-// Wait blocks until no operation is in flight or ctx ends. It reports whether none is.
+// Wait blocks until no operation is in flight or ctx ends. It reports whether no operation is in
+// flight.
 func (f *InFlight) Wait(ctx context.Context) bool {
 	f.mu.Lock()
 	if f.n == 0 {

@@ -3,10 +3,11 @@
 
 // Package loop has the building blocks of event loops that drive a single-threaded state machine: a
 // Mailbox for the input, a Dispatcher that runs log and observer calls outside the loop, a Throttle
-// for repeated log lines, a counter of calls InFlight, the correlation table Pending, and the
-// wake-up Signal.
+// for repeated log lines, the counter InFlight for running operations, the correlation table
+// Pending, and the wake-up Signal.
 //
-// Packages cluster, ddata, sharding and transport use it. All types are safe for concurrent use.
+// Packages cluster, ddata, sharding and transport use this package. All types are safe for
+// concurrent use.
 package loop
 
 import (
@@ -26,12 +27,13 @@ var (
 // garbage collector.
 const maxReused = 8192
 
-// Limit bounds the entries of one class that wait in a Mailbox. Zero is no limit. A class without
-// waiting entries accepts an entry of any size.
+// Limit bounds the entries of one class that wait in a Mailbox. Zero means no limit. A class
+// without waiting entries accepts an entry of any size.
 type Limit struct{ Count, Bytes int }
 
-// Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries, one takes
-// them. Each bounded entry belongs to a class, which is an index of the limits given to NewMailbox.
+// Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries. One
+// goroutine takes them. Each bounded entry belongs to a class, which is an index of the limits
+// given to NewMailbox.
 type Mailbox[T any] struct {
 	// Ready is set whenever an entry was added.
 	Ready Signal
@@ -69,15 +71,15 @@ func (m *Mailbox[T]) Add(v T) bool {
 	return !m.closed
 }
 
-// Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and
-// ErrClosed.
+// Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and ErrClosed
+// if the mailbox is closed.
 func (m *Mailbox[T]) Offer(of, bytes int, v T) error {
 	_, err := m.offer(of, bytes, v)
 	return err
 }
 
-// Receive appends an entry of a class. While the class is at its limit it waits. It returns
-// ErrClosed, or the error of ctx.
+// Receive appends an entry of a class. It waits while the class is at its limit. It returns
+// ErrClosed if the mailbox is closed, or the error of ctx.
 func (m *Mailbox[T]) Receive(ctx context.Context, of, bytes int, v T) error {
 	for {
 		room, err := m.offer(of, bytes, v)
@@ -97,7 +99,7 @@ func (c *class) accepts(bytes int) bool {
 	return c.count == 0 || (l.Count == 0 || c.count < l.Count) && (l.Bytes == 0 || c.bytes+bytes <= l.Bytes)
 }
 
-// offer is Offer. With ErrFull it returns a channel that is closed when there is room.
+// offer implements Offer. With ErrFull it returns a channel that is closed when there is room.
 func (m *Mailbox[T]) offer(of, bytes int, v T) (room <-chan struct{}, err error) {
 	defer m.Ready.Set() // after the unlock
 	m.mu.Lock()
@@ -133,8 +135,9 @@ func (m *Mailbox[T]) Take(spare []T) []T {
 	return entries
 }
 
-// TakeOne removes and returns the oldest entry, and reports whether there was one and whether more
-// wait. The function size returns the class and the size of an entry, as given to Offer or Receive.
+// TakeOne removes and returns the oldest entry. found reports whether there was an entry, more
+// whether further entries wait. The function size returns the class and the size of an entry, as
+// given to Offer or Receive.
 func (m *Mailbox[T]) TakeOne(size func(T) (class, bytes int)) (v T, found, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

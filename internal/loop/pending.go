@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Pending is a correlation table: it assigns numbers to questions and keeps the asker of each open
-// one. The functions that its methods call run under its lock and must not block. The zero value is
-// ready for use.
+// Pending is a correlation table. It assigns a number to each question and stores the asker until
+// the question is removed. The functions that its methods call run under its lock and must not
+// block. The zero value is ready for use.
 type Pending[A any] struct {
-	// Limit is how many questions may be open. 0 is no limit.
+	// Limit is how many questions may be open. 0 means no limit.
 	Limit int
 
 	mu     sync.Mutex
@@ -57,8 +57,8 @@ func (p *Pending[A]) Answer(number uint64, f func(A) bool) bool {
 	return true
 }
 
-// AnswerAll calls f with the asker of each open question in any order, and removes those for which
-// f returns true.
+// AnswerAll calls f with the asker of each open question in any order, and removes the questions
+// for which f returns true.
 func (p *Pending[A]) AnswerAll(f func(A) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ type Calls struct {
 // Begin returns the context of a call, and a function that ends the call.
 func (c *Calls) Begin(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	number, _ := c.open.Add(cancel) // without a limit it never fails
+	number, _ := c.open.Add(cancel) // Add never fails without a limit
 	return ctx, func() {
 		c.open.Remove(number)
 		cancel(nil)

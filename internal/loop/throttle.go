@@ -15,8 +15,8 @@ const throttleInterval = time.Minute
 
 // Throttle limits log lines that a remote node can cause at a high rate: one line a minute for each
 // kind. The next line of the kind has the attribute "not_logged_before" with the number of lines
-// that were suppressed. The zero value is ready for use. It keeps one entry for each kind ever
-// used, so kinds must be few.
+// that were suppressed. The zero value is ready for use. A Throttle keeps one entry for each kind
+// that was ever used, so there must be few kinds.
 type Throttle[K comparable] struct {
 	mu    sync.Mutex
 	kinds map[K]throttled

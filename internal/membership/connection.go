@@ -33,7 +33,8 @@ const (
 
 func (s Connectivity) String() string { return [...]string{"sure", "cut", "doubtful", "together"}[s] }
 
-// Absence is the state of the sender of a LivenessReply: whether it was disconnected itself.
+// Absence is the state of the sender of a LivenessReply: whether the sender was disconnected
+// itself.
 type Absence uint8
 
 // The numbers are those of the wire format and never change.
@@ -45,7 +46,8 @@ const (
 	Away
 	// Halted: the sender was not disconnected, but is suspended until there is a downing decision.
 	Halted
-	// AwayFromWell: the sender was disconnected once, and no member was missing when that began.
+	// AwayFromWell: the sender was disconnected once, and no member was missing when the
+	// disconnection began.
 	AwayFromWell
 )
 
@@ -104,8 +106,8 @@ func (m *Machine) startGiveUpTimer() {
 }
 
 // giveUp ends this node if no connected member has confirmed its membership and there is no
-// decision about the missing members. Otherwise the node could wait forever for members that never
-// return. A new node can be started instead.
+// decision about the missing members. Without giveUp the node could wait forever for members that
+// never return. A new node can be started instead.
 func (m *Machine) giveUp() {
 	me := m.me()
 	switch {
@@ -130,7 +132,7 @@ type link struct {
 	// gone: the node received no own heartbeats for so long that others may have downed it, and its
 	// membership has not been confirmed since.
 	gone bool
-	// well: when the silence began, no member was missing and this node's membership was confirmed.
+	// well: when the node was disconnected, no member was missing and its membership was confirmed.
 	well bool
 }
 
@@ -159,7 +161,7 @@ func (m *Machine) checkLink() {
 		m.disconnect("no own heartbeats received", Attr{"for", silent})
 	}
 	if silent >= m.s.SuspendAfter && m.phase == member {
-		m.link.gone = true // others may have downed it
+		m.link.gone = true // other members may have downed this node
 		if !m.link.suspended {
 			m.count.TimedOut[TimeoutSuspend]++
 			m.suspend("node was disconnected for too long, suspending it", silent)
@@ -235,8 +237,8 @@ func (m *Machine) connect() {
 	m.watch.monitors = nil
 	m.remonitor()
 	m.attempts = 0
-	// An earlier partition needs time to become visible: twice the time to find a member
-	// unreachable and to propagate that.
+	// A partition that began during the disconnection needs time to become visible: twice the time
+	// to find a member unreachable and to propagate the observation.
 	m.undecided.shown = m.now + 2*(m.s.ExpectedResponseAfter+m.s.HeartbeatInterval+m.s.AcceptablePause+m.s.ReaperInterval+m.s.GossipInterval)
 	m.updateUndecided()
 	m.startGiveUpTimer()

@@ -33,8 +33,8 @@
 //     reachable members have confirmed its membership and one of them was not disconnected itself,
 //     or when all members have confirmed it. Until then it takes no downing decision, unless all
 //     reachable members lost their connections together with it (see Connectivity).
-//   - A silent node is not removed by this package. The resolver in package splitbrain or an
-//     operator decides that.
+//   - A silent node is not removed by this package. The resolver in package splitbrain or an operator
+//     decides about its removal.
 //
 // # Limits
 //

@@ -154,9 +154,9 @@ const (
 	Left
 	// WasDowned: other members have downed the node.
 	WasDowned
-	// NameTaken: another incarnation with its name is alive.
+	// NameTaken: another incarnation with the name of this node is alive.
 	NameTaken
-	// Incompatible: its settings differ from those of the cluster.
+	// Incompatible: the settings of this node differ from those of the cluster.
 	Incompatible
 	// Unsuccessful: no cluster was found in time.
 	Unsuccessful
@@ -182,8 +182,8 @@ type Received struct {
 	Data []byte
 }
 
-// JoinSeeds starts joining through seeds, in the same order on all nodes. If the first seed finds
-// no other, it founds a cluster.
+// JoinSeeds starts joining through seeds. The order of the seeds is the same on all nodes. If the
+// first seed finds no cluster, it founds one.
 type JoinSeeds struct{ Seeds []string }
 
 // JoinNode starts joining through one node, which may be the node itself.

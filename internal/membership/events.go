@@ -98,7 +98,7 @@ func (m *Machine) memberGone(old *identity.Member) {
 }
 
 // reachabilityEvents publishes changes of the reachability of members. It returns true if there
-// were none.
+// were no changes.
 func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
 	now := m.cache.bad
@@ -139,15 +139,16 @@ func (m *Machine) leaderEvents(was cache) {
 // View is the state of the cluster as this node sees it. Its slices are sorted and immutable.
 type View struct {
 	Self identity.Node
-	// Connected reports that the node receives its own heartbeats. Otherwise it must not decide.
+	// Connected reports that the node receives its own heartbeats. A node that is not connected
+	// must not decide.
 	Connected bool
 	// Leader reports that the node is the leader. LeaderNode is the leader, or the zero node if
 	// there is none.
 	Leader      bool
 	LeaderNode  identity.Node
 	RoleLeaders []RoleLeader
-	// Members are all members, including this node. The slice is the same as long as no member
-	// changes; so is Unreachable.
+	// Members are all members, including this node. The slice remains the same until a member
+	// changes. Unreachable behaves in the same way.
 	Members []identity.Member
 	// Unreachable are the members that at least one member finds unreachable or terminated, without
 	// this node.

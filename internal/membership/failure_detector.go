@@ -23,7 +23,7 @@ type monitor struct {
 	node     identity.Node
 	detector *Detector
 	expect   time.Duration // when the first reply is due
-	heard    bool          // it has replied
+	heard    bool          // the node has replied
 	former   bool          // no longer selected, but monitored until it replies
 }
 
@@ -159,7 +159,7 @@ func (m *Machine) reap() {
 
 // pingUnreachable sends a Ping to one of the members that this node finds unreachable. This node
 // sends no gossip to such a member, and a member that has quarantined this node does not reply to
-// its heartbeats. Without the Ping, that member would never report the quarantine.
+// the heartbeats of this node. Without the Ping, that member would never report the quarantine.
 func (m *Machine) pingUnreachable() {
 	var silent []identity.Node
 	m.gossip.Reachability().of(m.self, func(rec Record) {
@@ -197,7 +197,7 @@ type Detector struct {
 func NewDetector(cfg *Settings) *Detector { return &Detector{cfg: cfg} }
 
 // Beat records a heartbeat. An interval during which the node was suspected is not kept, so that
-// one long pause does not make later ones look normal.
+// one long pause does not make later long pauses look normal.
 func (d *Detector) Beat(now time.Duration) {
 	if !d.beaten {
 		first := d.cfg.HeartbeatInterval.Milliseconds()

@@ -131,7 +131,7 @@ func (g Gossip) nodesOf(set bitmap) []identity.Node {
 	return nodes
 }
 
-// Saw returns the gossip with a member added to those that have seen it.
+// Saw returns the gossip with a member added to the members that have seen the gossip.
 func (g Gossip) Saw(n identity.Node) Gossip {
 	if i, found := findMember(g.Members(), n); found {
 		g.seen = g.seen.with(i, len(g.members))
@@ -147,9 +147,9 @@ func (g Gossip) notSeen(n identity.Node) Gossip {
 	return g
 }
 
-// Apply returns the gossip after a change by self. Its clock is one tick later, and only self has
-// seen it. A change without effect returns g. It returns an error if a status cannot follow the
-// previous one, or if c adds a removed node.
+// Apply returns the gossip after a change by self. The clock of the result is one tick later, and
+// only self has seen the result. Apply returns g if the change has no effect. It returns an error
+// if a status cannot follow the previous one, or if c adds a removed node.
 func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
 	old := g.state()
 	changed := &content{old.members, old.reach, old.clock, old.tombstones, old.extensions}
@@ -254,8 +254,8 @@ func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
 // idempotent. No member has seen the result.
 //
 // tick is true if the result contains changes of a removed node that the removing node had not
-// seen. They are not in the merged clock, so the merging node must add a tick of its own; otherwise
-// two different contents could have the same clock.
+// seen. These changes are not in the merged clock, so the merging node must add its own tick.
+// Without this tick, two different contents could have the same clock.
 //
 // A member that is Down or Exiting on one side and unknown to the other is kept unless there is a
 // tombstone. Dropping it would make the result depend on the order of merges.
@@ -349,7 +349,8 @@ func (b bitmap) with(i, n int) bitmap {
 	return more
 }
 
-// union returns the union of two sets of n members. It is b itself if b contains all.
+// union returns the union of two sets of n members. It returns b itself if b contains the other
+// set.
 func (b bitmap) union(other bitmap, n int) bitmap {
 	if other.in(b) {
 		return b

@@ -13,8 +13,8 @@ import (
 // may not have it. In larger clusters the versions are compared first.
 const smallCluster = 32
 
-// gossipRound gossips with one other member, and once or twice more before the next round if few
-// members have seen the last change.
+// gossipRound gossips with one other member. If few members have seen the last change, it schedules
+// up to two more exchanges before the next round.
 func (m *Machine) gossipRound() {
 	m.again(timerGossip, m.s.GossipInterval)
 	m.probe()
@@ -52,8 +52,8 @@ func (m *Machine) gossipWith(n identity.Node) {
 	m.sendState(n)
 }
 
-// target chooses a member for gossip. This node itself must not find it unreachable. A member that
-// has not seen the last change is preferred.
+// target chooses a member for gossip among the members that this node does not find unreachable
+// itself. A member that has not seen the last change is preferred.
 func (m *Machine) target() identity.Node {
 	all := m.candidates()
 	n := all.count()
@@ -304,7 +304,8 @@ func (m *Machine) set(next Gossip) {
 	m.handleLeaving()
 }
 
-// findUnreachable derives the unreachable members. The slices stay the same if the members do.
+// findUnreachable derives the unreachable members. The slices stay the same if the set of
+// unreachable members is unchanged.
 func (m *Machine) findUnreachable() {
 	m.cache.unreachable, m.cache.open = m.gossip.unreachable(nil), false
 	m.cache.unreachable.each(func(i int) { m.cache.open = m.cache.open || !isGone(m.gossip.members[i].Status) })

@@ -110,7 +110,7 @@ func (m *Machine) beginJoin() {
 	}
 }
 
-// askSeeds sends requests to all seeds that have not declined.
+// askSeeds sends requests to the seeds. The first seed omits seeds that have declined.
 func (m *Machine) askSeeds() {
 	for _, name := range m.join.seeds {
 		if !m.join.first || !slices.Contains(m.join.nacked, name) {
@@ -235,11 +235,11 @@ func (m *Machine) welcome(from identity.Node, w Welcome) {
 
 const (
 	// welcomeAgain is the time after which a node that repeats its request receives another
-	// welcome. It repeats the request every second, and with many joining nodes a welcome takes
-	// longer than that.
+	// welcome. The node repeats the request every second, and with many joining nodes a welcome
+	// takes longer than a second.
 	welcomeAgain = 3 * time.Second
 	awayInterval = 5 * time.Second
-	// maxWaiting limits how many waiting nodes are remembered. Others repeat their requests.
+	// maxWaiting limits how many waiting nodes are remembered. Further nodes repeat their requests.
 	maxWaiting = 1000
 )
 
@@ -392,12 +392,13 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		return
 	case m.gossip.Member(from) != nil:
 		if last, known := m.welcomed[from]; !known || m.now-last >= welcomeAgain {
-			m.sendWelcome(from) // the first one was lost
+			m.sendWelcome(from) // the first welcome was lost
 		}
 		return
 	case m.link.suspended:
-		// Other members may have downed this node. They would not learn of a node that this node
-		// accepts, and the previous owner of its name may be alive among them.
+		// Other members may have downed this node. If this node accepted another node, these
+		// members would not receive the change, and the previous owner of the name may be alive
+		// among them.
 		m.logRejected(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
 		return
 	case len(named) > 0:
@@ -414,7 +415,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		}
 	}
 	m.log(Info, "node is joining", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
-	m.lone = false // from now on the end of this node would affect others
+	m.lone = false // from now on the end of this node would affect other nodes
 	m.change(Change{Put: []*identity.Member{{Node: from, Status: identity.Joining, UpNumber: identity.NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
 }
@@ -437,8 +438,8 @@ func (m *Machine) asksAgain(peer identity.Node) bool {
 	return other != nil && !isGone(other.Status) && (me.Status == identity.Joining || me.Status == identity.WeaklyUp)
 }
 
-// logRejected logs the rejection of a join request. It limits the rate, because the node repeats
-// its requests and logs on its own that it is not accepted.
+// logRejected logs the rejection of a join request. It limits the rate, because the rejected node
+// repeats its requests and itself logs that it is not accepted.
 func (m *Machine) logRejected(level Level, why string, attrs ...Attr) {
 	if m.now >= m.away {
 		m.away = m.now + awayInterval

@@ -144,9 +144,9 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// sendToExiting sends the state at once to two kinds of members. When many members leave, there may
-// soon be no member left that could send it to the Exiting members. The oldest members may run
-// singletons that have to be handed over.
+// sendToExiting sends the state at once to Exiting members and to the oldest members. When many
+// members leave, there may soon be no member left that could send the state to the Exiting members.
+// The oldest members may run singletons that have to be handed over.
 func (m *Machine) sendToExiting(exiting []*identity.Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
@@ -245,10 +245,10 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 	return found
 }
 
-// leader returns the leader in the view of self: the first member that is Up, Leaving or about to
-// shut down, among those that are eligible, and reachable or self. If there is none, it is the
-// first of the members with the best other status, except Down. It is the zero node if there is
-// none.
+// leader returns the leader in the view of self. Only eligible members that are reachable or self
+// can lead. The leader is the first member that is Up, Leaving or about to shut down. If there is
+// no such member, the leader is the first member with the lowest substituteRank. If no member can
+// lead, the result is the zero node.
 func leader(members []*identity.Member, unreachable bitmap, self identity.Node, eligible func(*identity.Member) bool) identity.Node {
 	var best *identity.Member
 	for i, m := range members {

@@ -58,7 +58,7 @@ func (m *Machine) handleLeaving() {
 	members := m.gossip.Members()
 	if m.cache.anyExiting {
 		m.gossip.seen.each(func(i int) {
-			if o := members[i]; o.Status == identity.Exiting && o.Node != m.self { // it reports itself when it is ready
+			if o := members[i]; o.Status == identity.Exiting && o.Node != m.self { // this node reports itself when it is ready
 				m.confirm(o.Node)
 			}
 		})
@@ -96,7 +96,7 @@ func (m *Machine) scheduleFastRound() {
 }
 
 // exitingDone ends the membership of a node that has left. It informs possible leaders, so that
-// they do not wait for it.
+// they do not wait for this node.
 func (m *Machine) exitingDone() {
 	me := m.me()
 	if m.phase != member || me.Status != identity.Exiting {
@@ -127,8 +127,8 @@ func (m *Machine) exitingConfirmed(from identity.Node) {
 	m.confirm(from)
 }
 
-// confirm records that a member is ready to be removed. Convergence does not wait for it, and it
-// receives no gossip.
+// confirm records that a member is ready to be removed. Convergence does not wait for this member,
+// and the member receives no gossip.
 func (m *Machine) confirm(n identity.Node) {
 	if !m.confirmed[n] {
 		m.confirmed[n] = true
@@ -139,7 +139,8 @@ func (m *Machine) confirm(n identity.Node) {
 const (
 	// lastGossips is how many members receive the state before a node stops.
 	lastGossips = 5
-	// downTicks is how many times a node that is Down waits for the others to see it.
+	// downTicks is how many leader intervals a node that is Down waits until the others have seen
+	// the state.
 	downTicks = 4
 )
 
@@ -181,7 +182,8 @@ func (m *Machine) prepare() {
 	}
 }
 
-// stopIfDown stops a node that is Down when the other Down members have seen it, or after a while.
+// stopIfDown stops a node that is Down when the other Down members have seen the state, or after a
+// while.
 func (m *Machine) stopIfDown() {
 	if me := m.me(); me == nil || me.Status != identity.Down {
 		return

@@ -313,16 +313,16 @@ type Drop uint8
 
 // The reasons for dropping a message.
 const (
-	DropMalformed   Drop = iota // it cannot be decoded
-	DropOther                   // its destination is another incarnation
-	DropStranger                // its sender is not a member
-	DropUnreachable             // this node finds its sender unreachable
-	DropQuarantined             // its sender is quarantined
-	DropExpired                 // it was too old when it was handled
-	DropUnknown                 // this node is not a member for its sender
+	DropMalformed   Drop = iota // the message cannot be decoded
+	DropOther                   // the destination is another incarnation
+	DropStranger                // the sender is not a member
+	DropUnreachable             // this node finds the sender unreachable
+	DropQuarantined             // the sender is quarantined
+	DropExpired                 // the message was too old when it was handled
+	DropUnknown                 // this node is not a member in the sender's state
 	DropEarly                   // this node is not a member
-	DropUnexpected              // this node does not wait for it
-	DropRemoved                 // its sender was removed
+	DropUnexpected              // this node does not wait for the message
+	DropRemoved                 // the sender was removed
 	// Drops is the number of reasons.
 	Drops
 )

@@ -78,7 +78,7 @@ func laterMember(a, b *identity.Member) *identity.Member {
 }
 
 // rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only
-// changes to a higher rank, because a merge would otherwise undo a decision.
+// changes to a higher rank, because a merge would undo a change to a lower rank.
 func rank(s identity.Status) int {
 	order := []identity.Status{
 		identity.Joining, identity.WeaklyUp, identity.Up, identity.PreparingForShutdown, identity.ReadyForShutdown,
@@ -104,14 +104,14 @@ func versionText(v identity.Version) string {
 	return v.String()
 }
 
-// findMember returns the index of a node in members, which are sorted by node, and whether it is
-// there.
+// findMember returns the index of a node in members, which are sorted by node, and whether the node
+// is a member.
 func findMember(members []*identity.Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m *identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
 // Find returns the index of a node in a list of members that is sorted by node, or the index at
-// which it would be inserted, and whether it is there.
+// which it would be inserted. It also reports whether the node is in the list.
 func Find(members []identity.Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 }

@@ -57,7 +57,7 @@ type Message interface{ kind() Kind }
 type InitJoin struct{ Settings []Setting }
 
 // InitJoinAck replies that the sender of InitJoin could join, with the cluster's settings.
-// Compatible is false if they differ.
+// Compatible is false if the settings of InitJoin differ from the cluster's settings.
 type InitJoinAck struct {
 	Compatible bool
 	Settings   []Setting
@@ -131,8 +131,8 @@ type ExitingConfirmed struct{}
 // Quarantined reports that the sender accepts no more messages from the receiver.
 type Quarantined struct{}
 
-// Stranger replies to gossip from a node that is not a member in the state of the sender. A node
-// receives it if the member that accepted that node crashed right afterwards.
+// Stranger replies to gossip: the receiver is not a member in the state of the sender. This happens
+// if the member that accepted the receiver crashed right afterwards.
 type Stranger struct{}
 
 // LivenessQuery asks a member to confirm the membership of the sender, which was disconnected for

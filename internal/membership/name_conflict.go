@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// contested is a name that two incarnations claim. The member with the name receives a Ping. If it
-// does not reply, it has been restarted.
+// contested is a name that two incarnations claim. The member with the name receives a Ping. If the
+// member does not reply, its process has been restarted.
 type contested struct {
 	holder identity.Node
 	joiner identity.Node
@@ -99,7 +99,7 @@ func (m *Machine) namesakeAsks(from identity.Node) {
 	switch {
 	case m.phase == member && m.me().Status != identity.Down, asks && m.self.UID < from.UID:
 		m.send(from, NameInUse{m.self})
-	case asks: // the other process may have missed the request that it should have answered
+	case asks: // the other process should have answered, but may have missed the request of this node
 		m.askNamesake()
 	}
 }

@@ -103,8 +103,8 @@ func (m *Machine) dispatch(in Received, msg Message) {
 }
 
 // listensTo reports whether gossip from a node is accepted: from members that this node itself does
-// not find unreachable. Observations of others do not count, otherwise a repaired link could stay
-// unused.
+// not find unreachable. Observations of other members do not count, because with them a repaired
+// link could stay unused.
 func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
 	case m.gossip.Removed(from):
@@ -123,7 +123,7 @@ func (m *Machine) listensTo(from identity.Node) bool {
 
 type excluded struct {
 	since  time.Duration
-	notice time.Duration // when it may be notified again
+	notice time.Duration // when the node may be notified again
 }
 
 type removedNode struct {

@@ -15,18 +15,18 @@ import (
 // have downed the node in this time, and may run its singletons and shards. The node repeatedly
 // sends a LivenessQuery to all members that may be alive, and resumes when
 //
-//   - all reachable members have replied with a LivenessReply, at a version of the gossip that this
-//     node has, so that this node has asked all their members too; and
-//   - one of them, a full member, was not disconnected itself. It belongs to the part of the
-//     cluster that has continued, so this node is a member there. Alternatively, all members that
-//     are neither Down nor Exiting have replied.
+//   - all reachable members have replied with a LivenessReply, and this node has the whole state of
+//     each of them, so that it has also sent requests to the members in these states; and
+//   - one of them, a full member, was not disconnected itself. This member belongs to the part of the
+//     cluster that has continued, so this node is a member there. Alternatively, all members that are
+//     neither Down nor Exiting have replied.
 //
 // Replies of members that were disconnected themselves are not sufficient while any member is
-// silent: they may have been disconnected together with this node and downed by the silent ones.
-// They are sufficient once the silent members are down. Connectivity defines whether the present
-// members may decide to down them. Thus all members resume after an outage of the broker for all of
-// them. If one of them crashed during the outage, the others resume after it was downed. A node
-// that reaches no member with evidence stays suspended and finally ends.
+// silent: they may have been disconnected together with this node and downed by the silent members.
+// The replies are sufficient once the silent members are down. Connectivity defines whether the
+// present members may decide to down the silent members. Thus all members resume after an outage of
+// the broker for all of them. If one of them crashed during the outage, the others resume after it
+// was downed. A node that reaches no member with evidence stays suspended and finally ends.
 type livenessCheck struct {
 	open bool
 	// nr distinguishes the replies to this check from replies to earlier checks.
@@ -116,8 +116,8 @@ func (m *Machine) livenessReply(from identity.Node, msg LivenessReply) {
 	}
 }
 
-// confirmedBy records that this node has the whole state of a member, in which this node is a
-// member.
+// confirmedBy records that this node has the whole state of another member, and that this node is a
+// member in that state.
 func (m *Machine) confirmedBy(by identity.Node) {
 	if !m.doubts.open {
 		return
@@ -138,7 +138,7 @@ func (d *livenessCheck) find(n identity.Node) (int, bool) {
 // needed.
 func (m *Machine) resume() bool {
 	me := m.me()
-	if me.Status == identity.Down { // it is about to stop
+	if me.Status == identity.Down { // this node is about to stop
 		m.doubts.open = false
 		return true
 	}
@@ -182,9 +182,9 @@ func (m *Machine) resume() bool {
 
 // undecided measures how long a downing decision has been pending. Members that cannot reach this
 // node down it after a time that they measure themselves. A pause, a lost connection or another
-// missing member may restart the timer of this node, but not theirs. Therefore this node measures
-// from the last moment at which all members agreed that all are reachable. Only such an agreement,
-// or a decision about all unreachable members, resets it.
+// missing member may restart the timer of this node, but not the timers of these members. Therefore
+// this node measures from the last moment at which all members agreed that all are reachable. Only
+// such an agreement, or a decision about all unreachable members, resets the timer.
 type undecided struct {
 	// since is the time when a member first was unreachable, or of the last heartbeat before this
 	// node was disconnected. It is Never while all members agree that all are reachable.
@@ -221,8 +221,8 @@ func (m *Machine) updateUndecided() {
 		m.timers[timerUndecided] = u.shown
 	}
 	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
-		// The other side may have decided to down this node, or may be about to. The next round of
-		// requests checks this.
+		// The other side may have decided to down this node, or may be about to decide it. The next
+		// round of requests checks this.
 		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
 	}
 }
@@ -235,15 +235,16 @@ func (m *Machine) checkUndecided() {
 	m.updateUndecided()
 }
 
-// overdue reports whether others may have decided by now and may start this node's singletons and
-// shards.
+// overdue reports whether other members may have decided by now and may start this node's
+// singletons and shards.
 func (m *Machine) overdue() bool {
 	u := &m.undecided
 	return m.s.UndecidedAfter > 0 && u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
 }
 
 // undecidedAfter returns how long a decision may be pending. A leaving node becomes Exiting as soon
-// as all members have seen that it leaves. From then on others wait only for the removal margin.
+// as all members have seen that it leaves. From then on the other members wait only for the removal
+// margin.
 func (m *Machine) undecidedAfter() time.Duration {
 	if me := m.me(); me != nil && (me.Status == identity.Leaving || me.Status == identity.Exiting) {
 		return m.s.LeavingUndecidedAfter

@@ -131,8 +131,8 @@ func (c Clock) Digest() (d Digest) {
 // digested is how many bytes are hashed at a time.
 const digested = 2048
 
-// SeenDigest returns the digest of the set of members that have seen the gossip. It identifies them
-// only together with the clock.
+// SeenDigest returns the digest of the set of members that have seen the gossip. The digest
+// identifies these members only together with the clock.
 func (g Gossip) SeenDigest() Digest { return digest(encodeBitmap(g.seen)) }
 
 func digest(b []byte) (d Digest) {
@@ -141,8 +141,8 @@ func digest(b []byte) (d Digest) {
 	return d
 }
 
-// Pairs iterates over two lists with the same order and yields matching elements: of a, of b, or of
-// both. The missing one is nil.
+// Pairs iterates over two lists with the same order. It yields each element of a with the matching
+// element of b. If an element has no match, the other value is nil.
 func Pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
 	return func(yield func(a, b *T) bool) {
 		for len(a)+len(b) > 0 {

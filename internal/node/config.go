@@ -64,9 +64,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errs.Err(ErrInvalid)
 }
 
-// suspension sets when a node that is disconnected, or that waits for a downing decision, stops
-// hosting. It checks that the node stops before other nodes start to host. They start after
-// StableAfter plus RemovalMargin at the earliest.
+// suspension sets the times after which a node stops hosting while it is disconnected or waits for
+// a downing decision. It checks that the node stops before other nodes start to host. Other nodes
+// start after StableAfter plus RemovalMargin at the earliest.
 func (c *Config) suspension(errs *fielderror.Errors) {
 	s := &c.Membership.Settings
 	if c.Downing.StableAfter == 0 { // decisions have no time limit

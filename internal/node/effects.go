@@ -32,7 +32,7 @@ type Received struct {
 	// To is the destination of the message: this incarnation, or its name with UID 0.
 	To   identity.Node
 	Kind membership.Kind
-	// Arrived is the time of arrival on the clock of the machine. 0 is now.
+	// Arrived is the time of arrival on the clock of the machine. 0 means now.
 	Arrived time.Duration
 	// Data is the encoded message. The machine keeps it; it must not be modified.
 	Data []byte
@@ -62,8 +62,8 @@ type LeaseReleased struct {
 // LeaseLost reports the loss of a held lease.
 type LeaseLost struct{ Lease string }
 
-// Forward is a message for the instance of a singleton. A proxy for it must exist. The machine has
-// only the number of the message; the caller keeps the message.
+// Forward is a message for the instance of a singleton. A proxy for the singleton must exist. The
+// machine has only the number of the message; the caller keeps the message.
 type Forward struct {
 	Singleton string
 	Message   uint64
@@ -110,8 +110,8 @@ type Instance struct {
 type LeaseOp struct {
 	Lease string
 	// If Release is set, the operation releases the lease and LeaseReleased is the answer.
-	// Otherwise it acquires the lease and LeaseAnswer is the answer, at once if the lease is held.
-	// LeaseLost reports a later loss, but not before the answer.
+	// Otherwise the operation acquires the lease and LeaseAnswer is the answer. The answer comes at
+	// once if the lease is held. LeaseLost reports a later loss, but not before the answer.
 	Release bool
 }
 

@@ -31,7 +31,7 @@ type Machine struct {
 
 	now          time.Duration
 	out          Effects
-	tickAt       time.Duration // the next tick of the machines without Next, each second
+	tickAt       time.Duration // the next tick of the machines that have no Next; each second
 	stopped      bool
 	disconnected bool // the node does not receive its own heartbeats
 	noVote       bool // the node must not take downing decisions
@@ -231,8 +231,8 @@ type Counters struct {
 	SingletonSent, SingletonReceived [singleton.InstanceGone + 1]uint64
 	// Ignored counts messages that managers ignored. Stuck counts how often a manager restarted.
 	Ignored, Stuck uint64
-	// Malformed counts messages that could not be decoded, Refused those without a local machine or
-	// from a removed node.
+	// Malformed counts messages that could not be decoded. Refused counts messages for which this
+	// node has no machine, and messages from removed nodes.
 	Malformed, Refused uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
@@ -275,7 +275,7 @@ func (m *Machine) Phi() map[identity.Node]float64 { return m.members.Phi() }
 type Singleton struct {
 	Name  string
 	State singleton.State
-	// Instance is the instance that runs or is being stopped. 0 is none.
+	// Instance is the instance that runs or is being stopped. 0 means none.
 	Instance uint64
 }
 

@@ -25,8 +25,8 @@ type proxy struct {
 	machine *singleton.Proxy[uint64]
 }
 
-// Host adds a singleton. It sets Self and RemovalMargin. The error matches ErrInvalid of package
-// singleton, or reports that the name is in use.
+// Host adds a singleton. It sets cfg.Self and cfg.RemovalMargin. The error matches ErrInvalid of
+// package singleton, or reports that the name is in use.
 func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error) {
 	m.now = max(m.now, now)
 	cfg.Self, cfg.RemovalMargin = m.self, m.cfg.Downing.RemovalMargin

@@ -32,8 +32,8 @@ type Config struct {
 	// MinRetries is the minimum number of requests before the hand-over restarts. With a long
 	// removal margin, the number is larger.
 	MinRetries int
-	// RemovalMargin is how long after its removal a member counts as gone. Defaults to 0. It
-	// follows from the downing settings.
+	// RemovalMargin is the time between the removal of a member and the moment when the member
+	// counts as gone. It comes from the downing settings. Defaults to 0.
 	RemovalMargin      time.Duration
 	UseLease           bool
 	LeaseRetryInterval time.Duration
@@ -102,7 +102,7 @@ type Message struct {
 	// Singleton is the name of the singleton.
 	Singleton string
 	// Round distinguishes the requests of one sender. Replies have the round of the request.
-	// TakeOverFromMe and InstanceGone have none.
+	// TakeOverFromMe and InstanceGone have no round.
 	Round uint64
 	// Hosted reports in HandOverDone that the sender was the oldest member and that no other node
 	// had an instance.

@@ -110,7 +110,7 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 
 func (m *Manager) askedToTakeOver(from identity.Node, out *Effects) bool {
 	switch m.state {
-	case Oldest, AcquiringLease: // it waits for no other node
+	case Oldest, AcquiringLease: // this node waits for no other node
 	case BecomingOldest:
 		if len(m.previous) == 0 {
 			m.previous = append(m.previous, from)
@@ -158,7 +158,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 	return false
 }
 
-// handOver ends the instance, for a peer or without one.
+// handOver ends the instance. peer is the node that requested the hand-over, or zero.
 func (m *Manager) handOver(now time.Duration, peer identity.Node, round uint64, out *Effects) {
 	m.peer, m.peerRound = peer, round
 	m.become(HandingOver, out)

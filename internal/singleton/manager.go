@@ -135,7 +135,8 @@ func (m *Manager) send(to identity.Node, msg Message, out *Effects) {
 	out.Send = append(out.Send, Outgoing{To: to, Message: msg})
 }
 
-// begin finds the older members, at the start and after being stuck.
+// begin determines the older members and the next state. It is called at the start, and when the
+// manager restarts because it is stuck.
 func (m *Manager) begin(now time.Duration, out *Effects) {
 	self := m.find(m.cfg.Self)
 	m.changes, m.previous = nil, nil
@@ -251,11 +252,11 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	}
 }
 
-// becomeOldest starts the instance, after acquiring the lease if there is one. soleHost reports
-// that no other node has an instance, because it was handed over. Otherwise the previous nodes are
-// gone. They may have handed over to another node while this node was leaving, because the others
-// do not count a leaving node. In that case it starts no instance and only hands over to the next
-// one.
+// becomeOldest starts the instance. With a lease, it acquires the lease first. soleHost reports
+// that no other node has an instance: the previous node handed over, or there was no previous node.
+// If soleHost is false, the previous nodes are gone. They may have handed over to another node
+// while this node was leaving, because the other nodes do not count a leaving node. Therefore a
+// node that is Exiting starts no instance and only hands over to the next node.
 func (m *Manager) becomeOldest(soleHost bool, out *Effects) {
 	m.previous, m.soleHost = nil, soleHost
 	switch {
@@ -375,7 +376,7 @@ func (m *Manager) leaseAnswered(now time.Duration, held bool, out *Effects) {
 	}
 	l.asked--
 	if l.asked > 0 || m.state != AcquiringLease {
-		return // it has been released since
+		return // the lease was released after this request
 	}
 	l.held = held
 	switch {
@@ -433,8 +434,8 @@ type Received struct {
 // InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
 type InstanceEnded struct{ Instance uint64 }
 
-// LeaseAnswer answers AskLease. There must be exactly one for each. After an error the lease is not
-// held.
+// LeaseAnswer answers AskLease. Each AskLease must have exactly one LeaseAnswer. After an error the
+// lease is not held.
 type LeaseAnswer struct{ Held bool }
 
 // LeaseReleased answers ReleaseLease, even if the release failed.
@@ -479,7 +480,7 @@ type Effects struct {
 	// after another.
 	ReleaseLease bool
 	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer. LeaseLost
-	// reports its loss, not before the answer.
+	// reports a later loss of the lease, but not before the answer.
 	AskLease bool
 	// Start starts this instance. 0 is none.
 	Start uint64

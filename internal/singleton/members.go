@@ -27,7 +27,7 @@ func (m *Manager) updateMembers(now time.Duration, members Members, out *Effects
 		m.end(out)
 		return
 	}
-	// The other preparing members may be removed before this node is.
+	// This node may be removed after all other preparing members.
 	m.preparing = m.preparing && isLeaving(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
 		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})

@@ -58,8 +58,8 @@ type Proxy[M comparable] struct {
 	buffer []M
 }
 
-// silentAfter is how many unanswered requests lead to a note. Each takes an interval, which leaves
-// time for a hand-over or a crash.
+// silentAfter is how many unanswered requests lead to a note. The requests are one interval apart,
+// so that a hand-over or the removal of a crashed member can complete before the note.
 const silentAfter = 60
 
 // ProxyEffects are the effects of a proxy, in the order of the fields.

@@ -33,9 +33,9 @@ type leaseState struct {
 
 	held      bool
 	lost      bool            // it was held and has to be acquired again
-	regaining bool            // that was requested and is not answered yet
+	regaining bool            // the new acquisition was requested and is not answered yet
 	waiting   []identity.Node // downed nodes whose removal precedes the release of the lease, sorted
-	releasing bool            // all are removed
+	releasing bool            // all nodes in waiting were removed
 	releaseAt time.Duration
 }
 
@@ -46,9 +46,10 @@ func (l *leaseState) queue(c change, v View) {
 	l.queued.reach += c.reach
 }
 
-// ask starts to acquire the lease for a decision. A node that holds it asks again, in case it was
-// lost, but without a delay. A decision that downs no nodes, because all are Down already, needs no
-// lease: it would end this side if another node held it.
+// ask starts to acquire the lease for a decision. A node that holds the lease requests it again
+// without a delay, because the lease may have been lost. A decision that downs no nodes, because
+// all of them are Down already, needs no lease. A request would end this side if another node held
+// the lease.
 func (r *Resolver) ask(now time.Duration, decision Decision, p *partition, out *Effects) {
 	if nodes, _ := r.settings.nodesToDown(p, decision); len(nodes) == 0 {
 		return
@@ -65,7 +66,7 @@ func (r *Resolver) ask(now time.Duration, decision Decision, p *partition, out *
 
 func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
 	l, held := &r.lease, in.Held
-	if l.regaining { // the new request for the lost lease was sent first
+	if l.regaining { // the request for the lost lease was sent before the request for the decision
 		l.regaining, l.lost = false, l.lost && !held
 		return
 	}
@@ -139,13 +140,14 @@ func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 
 // The lease is held for a while after a decision. If another decision is needed in that time, the
 // present leader may be a different node than the owner, and cannot acquire the lease although it
-// is on the same side. Therefore the owner decides whether or not it leads, and a leader that
-// receives the name of the owner waits for its decision for a limited time. In that time the leader
-// keeps requesting the lease in case the owner releases it. Without the lease the leader ends its
-// own side, so no failure of this scheme lets two sides survive.
+// is on the same side. Therefore the owner decides whether or not it leads. A leader that receives
+// the name of the owner waits for the decision of the owner for a limited time. In that time the
+// leader keeps requesting the lease in case the owner releases it. Without the lease the leader
+// ends its own side, so no failure of this scheme lets two sides survive.
 
 // leaveToOwner reports whether the decision is left to the owner of the lease: the owner is on this
-// side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.
+// side, and the wait has not timed out. If the answer contains no owner, the previous owner is
+// assumed.
 func (r *Resolver) leaveToOwner(now time.Duration, owner identity.Node, out *Effects) bool {
 	l := &r.lease
 	first := l.owner.IsZero()
@@ -181,8 +183,8 @@ func (r *Resolver) isHere(n identity.Node) bool {
 	return !p.isOtherSide(n)
 }
 
-// endOwnerWait ends the wait for the owner if the view has changed, and reports whether it did: the
-// owner has decided, or another decision is needed.
+// endOwnerWait ends the wait for the owner if the view has changed: the owner has decided, or
+// another decision is needed. It reports whether it has ended the wait.
 func (r *Resolver) endOwnerWait(now time.Duration, out *Effects) bool {
 	l := &r.lease
 	if l.phase != delaying || l.owner.IsZero() || !l.queued.restart {

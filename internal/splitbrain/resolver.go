@@ -74,7 +74,7 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	case LeaseLost:
 		r.lease.lost = r.lease.held // it has to be acquired again
 	case LeaseReleased:
-		// While the lease is requested again, the report is about an earlier time.
+		// A report that arrives while the lease is requested again is about an earlier release.
 		if l := &r.lease; in.Done && l.phase == idle && l.releasing {
 			l.held, l.releasing, l.lost = false, false, false
 		}
@@ -156,9 +156,9 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 	}
 }
 
-// orphaned reports whether all members that may have accepted this node have been downed. Otherwise
-// this node would continue alone as the leader and remove the other side of a partition, which may
-// have survived.
+// orphaned reports whether all members that may have accepted this node have been downed. If such a
+// node continued alone as the leader, it would remove the other side of a partition, which may have
+// survived.
 func (r *Resolver) orphaned() bool {
 	if s := r.view.status(r.self); s != identity.Joining && s != identity.WeaklyUp {
 		return false
@@ -195,13 +195,13 @@ func (r *Resolver) checkSize(out *Effects) {
 }
 
 // responsible reports whether this node decides: it leads or holds the lease, and its status allows
-// it.
+// decisions.
 func (r *Resolver) responsible() bool {
 	return mayDecide(r.view.status(r.self)) && (r.view.Leader || r.lease.held && !r.lease.lost)
 }
 
 // mayDecide reports whether a member with this status may decide: it has been at least WeaklyUp. A
-// leaving member may, because without a decision it could not leave.
+// leaving member may decide, because it could not leave without a decision.
 func mayDecide(s identity.Status) bool {
 	return s != identity.Joining && s != identity.Down && s != identity.Removed
 }

@@ -39,11 +39,12 @@ func (s *Settings) decide(p *partition) Decision {
 	case downing.KeepMajority, downing.DownAll, downing.Off, automatic:
 	}
 	return keepIfConfirmed(keepMajority(p, counted), func() Decision {
-		// The smallest possible number on this side, the largest on the other.
+		// Count the smallest possible number on this side, and the largest on the other side.
 		few := p.count(countRule{role: s.Role})
 		many := p.count(countRule{role: s.Role, joining: true, leaving: true})
 		few.there = many.there
-		// A joining member there may be Up for the others, and the lowest of all.
+		// A joining member of the other side may be Up in the view of that side, and may be the
+		// lowest member of all.
 		many = p.count(countRule{role: s.Role, joining: true})
 		if few.lowest != nil && !p.isHere(many.lowest) {
 			few.lowest = many.lowest
@@ -53,7 +54,7 @@ func (s *Settings) decide(p *partition) Decision {
 }
 
 // keepIfConfirmed returns the first decision, or KeepNobody if the first keeps this side and the
-// second does not: the other side may have come to the second.
+// second does not: the other side may have made the second decision.
 func keepIfConfirmed(first Decision, second func() Decision) Decision {
 	if first == KeepThisSide && second() != KeepThisSide {
 		return KeepNobody
@@ -121,7 +122,7 @@ func (d Decision) String() string {
 		"down the indirectly connected and the reachable")
 }
 
-// reverse returns the decision without the lease.
+// reverse returns the decision that applies if the lease is not acquired.
 func (d Decision) reverse() Decision {
 	if d == KeepConnected {
 		return KeepUnconnected
@@ -129,8 +130,8 @@ func (d Decision) reverse() Decision {
 	return KeepOtherSide
 }
 
-// nodesToDown returns the nodes that a decision downs, sorted, and the decision that is carried
-// out, which differs if the first is not possible.
+// nodesToDown returns the sorted nodes that a decision downs, and the decision that is carried out.
+// An unknown decision is carried out as KeepNobody.
 func (s *Settings) nodesToDown(p *partition, d Decision) ([]identity.Node, Decision) {
 	gone := func(n identity.Node) bool { return contains(p.gone, n) }
 	switch d {

@@ -112,15 +112,15 @@ func (p *partition) isOtherSide(n identity.Node) bool {
 	return contains(p.gone, n) && !contains(p.seen, n)
 }
 
-// dropOtherSide removes the observations of the other side, which have arrived if the connection
-// was lost in one direction later than in the other. The other side finds this side unreachable in
-// any case. Its observations do not make members of this side less reachable here.
+// dropOtherSide removes the observations of the other side. They have arrived if the connection was
+// lost in one direction later than in the other. The other side finds this side unreachable in any
+// case. Its observations do not make members of this side less reachable here.
 //
 // When the other side decides, it finds all of this side unreachable. If a member of this side is
 // not found unreachable by any node, the view by which the other side decides has not arrived here,
-// so no member of this side counts there. Otherwise members of this side may count there, and the
-// observations are kept. Members that are not Up are ignored, because they may have joined on this
-// side only.
+// so no member of this side counts there. If every member of this side is found unreachable by a
+// node, members of this side may count there, and the observations are kept. Members that are not
+// Up are ignored, because they may have joined on this side only.
 func (p *partition) dropOtherSide(subjects []identity.Node) {
 	known := countedBy("")
 	if !slices.ContainsFunc(p.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
@@ -191,8 +191,8 @@ func (p *partition) count(peer countRule) count {
 	return c
 }
 
-// onlyLeaves reports whether all members of this side are leaving, and some of the other side are
-// not.
+// onlyLeaves reports whether all members of this side are leaving, and some members of the other
+// side are not leaving.
 func (p *partition) onlyLeaves() bool {
 	c := p.count(countRule{joining: true})
 	return c.here == 0 && c.there > 0
@@ -234,7 +234,8 @@ func (p *partition) indirect() []identity.Node {
 	return slices.Compact(nodes)
 }
 
-// sides returns the partition as two sides without connection, each fully connected.
+// sides returns the partition as two sides without a connection between them. Each side is fully
+// connected.
 func (p *partition) sides() partition {
 	sides := partition{members: p.members, seen: p.seen}
 	for _, n := range p.gone {
@@ -248,16 +249,17 @@ func (p *partition) sides() partition {
 // Input is an input of a resolver: a View, a LeaseAnswer, a LeaseLost, a LeaseReleased or a Link.
 type Input interface{ input() }
 
-// LeaseAnswer answers AskLease. There must be exactly one for each.
+// LeaseAnswer answers AskLease. Each AskLease must have exactly one LeaseAnswer.
 type LeaseAnswer struct {
 	// Held is true if the lease is certainly held. After an error it is false.
 	Held bool
-	// Owner is the node that holds it instead, zero if unknown.
+	// Owner is the other node that holds the lease, zero if unknown.
 	Owner identity.Node
 }
 
-// LeaseLost reports the loss of the held lease. The resolver acquires it again until it is
-// released: the other side may still be about to decide and must not acquire it.
+// LeaseLost reports the loss of the held lease. The resolver acquires the lease again until its
+// planned release, because the other side may still be about to decide and must not acquire the
+// lease.
 type LeaseLost struct{}
 
 // LeaseReleased answers ReleaseLease.
@@ -285,8 +287,8 @@ type Effects struct {
 	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer, at once if
 	// the lease is held.
 	AskLease bool
-	// Down marks these members as down, in this order. This node is the last, because it ends then.
-	// The caller owns the slice.
+	// Down marks these members as down, in this order. This node is the last, because it ends when
+	// it is Down. The caller owns the slice.
 	Down []identity.Node
 }
 
@@ -306,10 +308,10 @@ const (
 	// Automatic means that nodes are downed without a strategy. It is also reported once at the
 	// start, without nodes, as a warning.
 	Automatic
-	// Orphaned means that all members that accepted this node are Down, so it downs itself.
+	// Orphaned means that all members that accepted this node are Down, so this node downs itself.
 	Orphaned
-	// LeftToOwner means that a member of this side holds the lease, so this node waits for its
-	// decision.
+	// LeftToOwner means that a member of this side holds the lease, so this node waits for the
+	// decision of that member.
 	LeftToOwner
 )
 

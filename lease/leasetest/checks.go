@@ -199,7 +199,8 @@ func closed(f *fixture) {
 	f.wantFromAll(f.ctx, lease.ErrClosed, "after Close", revision)
 }
 
-// untilFree waits until the existing entry has expired, and returns the time since the given one.
+// untilFree waits until an entry has expired. It returns the time that has passed since the given
+// time.
 func (f *fixture) untilFree(name string, since time.Time) time.Duration {
 	f.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -227,8 +228,8 @@ func expire(f *fixture) {
 	f.create("n", "b")
 }
 
-// stoodStill reports whether an entry that was written after the given time may have expired
-// because the test was suspended.
+// stoodStill reports whether the test was suspended for so long that an entry written after the
+// given time may have expired.
 func (f *fixture) stoodStill(since time.Time) bool { return time.Since(since) >= f.s.Timeout()*9/10 }
 
 func renewKeeps(f *fixture) {
@@ -237,8 +238,8 @@ func renewKeeps(f *fixture) {
 	}
 }
 
-// keeps checks that an entry that is renewed in time does not expire. It returns false if it was
-// not renewed in time.
+// keeps checks that an entry that is renewed in time does not expire. It returns false if the entry
+// was not renewed in time.
 func (f *fixture) keeps(name string) bool {
 	f.Helper()
 	since := time.Now() // the entry was written later

@@ -25,13 +25,13 @@ import (
 
 // Config describes the store to check.
 type Config struct {
-	// Open returns a store without entries. Its entries expire after timeout. The suite closes it.
-	// Required.
+	// Open returns a store without entries. Its entries expire after timeout. The suite closes the
+	// store. Required.
 	Open func(tb testing.TB, timeout time.Duration) lease.Store
 	// Attach returns another store on the entries of s, as another process would open it. The suite
-	// closes it. Required.
+	// closes the returned store. Required.
 	Attach func(tb testing.TB, s lease.Store) lease.Store
-	// Timeout is the time-out of entries that are to expire during a check. Defaults to 1 s.
+	// Timeout is the time-out of entries that expire during a check. Defaults to 1 s.
 	Timeout time.Duration
 	// Late is how long after its time-out an entry may expire. Defaults to 5 s.
 	Late time.Duration

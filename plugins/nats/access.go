@@ -99,8 +99,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// options returns the options of the client. It reports missing and invalid files now instead of at
-// a later connection.
+// options returns the options of the client. It checks all files now, because the client would
+// report missing and invalid files only at a later connection.
 func (a *Access) options() ([]nats.Option, error) {
 	if err := a.validate(); err != nil {
 		return nil, err
@@ -227,7 +227,8 @@ var (
 	errStarted    = errors.New("nats: started twice")
 )
 
-// because returns err, an error of the client. If err is nil, it returns the error otherwise.
+// because returns err, an error of the client. If err is nil or nats.ErrNoServers, it returns the
+// argument otherwise.
 func because(err, otherwise error) error {
 	if err == nil || errors.Is(err, nats.ErrNoServers) {
 		return otherwise
@@ -235,8 +236,8 @@ func because(err, otherwise error) error {
 	return err
 }
 
-// explain adds the servers to a connection error. If they refuse the credentials, it also adds the
-// kind of credentials. The result never contains a secret.
+// explain adds the servers to a connection error. If the servers refuse the credentials, it also
+// adds the kind of credentials. The result never contains a secret.
 func (a *Access) explain(err error) error {
 	switch {
 	case err == nil:
@@ -249,7 +250,8 @@ func (a *Access) explain(err error) error {
 	return fmt.Errorf("%s: %w", a.servers(), err)
 }
 
-// servers returns the addresses. They contain no secrets, because validate refuses those that do.
+// servers returns the addresses. They contain no secrets, because validate rejects addresses with
+// secrets.
 func (a *Access) servers() string { return strings.Join(a.URLs, ", ") }
 
 func (a *Access) credentials() string {

@@ -145,7 +145,7 @@ func (o *Operator) Close() error {
 	return nil
 }
 
-// Limits of requests that wait for the receiver, which takes them at once.
+// Limits of the requests that wait for the receiver. The receiver takes requests at once.
 const (
 	maxPendingAdmins     = 1024
 	maxPendingAdminBytes = 4 << 20

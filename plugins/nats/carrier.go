@@ -179,7 +179,7 @@ func (c *Carrier) once(isSet func() bool, set func()) error {
 }
 
 // Limits of frames that wait for the receiver on one lane. The receiver takes frames at once, so
-// they only wait while the process lacks processor time.
+// frames wait only while the process lacks processor time.
 const (
 	maxPending      = 1 << 18
 	maxPendingBytes = 64 << 20

@@ -28,7 +28,7 @@ type connection struct {
 	mu      sync.Mutex
 	subs    []*nats.Subscription // for frames
 	refused missingPermissions
-	problem error // the reason why it is unusable, or nil
+	problem error // the reason why the connection is unusable, or nil
 	final   bool  // the problem is permanent
 }
 
@@ -50,8 +50,8 @@ func (n *connection) open(opts []nats.Option) error {
 	return nil
 }
 
-// sync delays the client's callbacks until the first connection is assigned. Later callbacks arrive
-// in order.
+// sync sets the problem of the connection from the client's current state. Its lock delays the
+// client's callbacks. Later callbacks update the problem in order.
 func (n *connection) sync() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +111,7 @@ func (n *connection) lostConnection(err error) {
 	}
 }
 
-// notConnected is called for each failed attempt.
+// notConnected is called for each failed attempt to connect.
 func (n *connection) notConnected(err error) {
 	err = n.c.cfg.explain(err)
 	n.mu.Lock()
@@ -232,7 +232,8 @@ func (n *connection) forbidden(err error) {
 	}
 }
 
-// subscriptionError returns an error if the node may not subscribe to its frames.
+// subscriptionError returns err if it reports that the node may not subscribe to its frames.
+// Otherwise it returns nil.
 func (n *connection) subscriptionError(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,7 +252,8 @@ func (n *connection) subscriptionErrorLocked(err error) error {
 	return nil
 }
 
-// resubscribe reconnects after the back-off, which makes the server check the permissions again.
+// resubscribe reconnects after the back-off. The server checks the permissions again on the new
+// connection.
 func (n *connection) resubscribe(now time.Time) {
 	n.mu.Lock()
 	r := &n.refused

@@ -98,8 +98,8 @@ func (c LeasesConfig) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// bucket returns the name of a bucket, which may contain letters, digits, "-" and "_". A cluster's
-// name may also contain colons.
+// bucket returns the name of the bucket of a cluster. The name of a bucket may contain letters,
+// digits, "-" and "_". Colons of the cluster's name are therefore escaped.
 func bucket(cluster string, timeout time.Duration) string {
 	return "refold_lease_" + strings.NewReplacer("_", "__", ":", "_c").Replace(cluster) + "_" + strconv.FormatInt(timeout.Milliseconds(), 10)
 }

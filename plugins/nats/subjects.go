@@ -19,7 +19,7 @@ func token(name string) string { return strings.ReplaceAll(name, ".", "~") }
 type subjects struct {
 	prefix string // of all subjects of the cluster, with a trailing dot
 	self   identity.Node
-	from   string // the last token of subjects to which it publishes
+	from   string // the last token of the subjects to which the node publishes
 }
 
 func newSubjects(cluster string, self identity.Node) subjects {
@@ -42,7 +42,8 @@ func (s *subjects) join() string { return s.prefix + "join." + s.from + ".*" }
 // anyNode replaces the name of a node. No name contains an "@".
 const anyNode = "@any"
 
-// admin returns the subject of the node's subscription for operators: for its name or for any node.
+// admin returns the subjects of the node's subscriptions for operators: one for its name and one
+// for any node.
 func (s *subjects) admin() (named, any string) {
 	return s.prefix + "admin." + s.from + ".*", s.prefix + "admin." + anyNode + ".*"
 }

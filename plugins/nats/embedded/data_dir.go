@@ -19,8 +19,8 @@ const maxToken = 1024
 // ErrInUse reports that a running server owns the directory.
 var ErrInUse = errors.New("embedded: the directory is in use")
 
-// lock makes this server the owner of the directory. Two servers would write to the same streams,
-// and the second would change the token of the first.
+// lock makes this server the owner of the directory. Without the lock, two servers would write to
+// the same streams, and the second server would change the token of the first.
 func (s *Server) lock() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err

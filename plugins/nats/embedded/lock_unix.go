@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// hold takes a lock without waiting. The lock ends with the file or the process. It reports whether
-// the lock was free.
+// hold takes a lock without waiting. The lock ends when the file is closed or the process ends.
+// hold reports whether the lock was free.
 func hold(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

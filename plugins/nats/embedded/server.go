@@ -30,9 +30,9 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// Config is the configuration of a Server. The zero value works.
+// Config is the configuration of a Server. The zero value is valid.
 type Config struct {
-	// Port is the port on 127.0.0.1. Defaults to a free one.
+	// Port is the port on 127.0.0.1. Defaults to a free port.
 	Port int
 	// Dir is the directory for JetStream and the token file "token". Start creates the directory
 	// and the file if they do not exist. Both persist over restarts. One server at a time owns the
@@ -128,12 +128,13 @@ func (s *Server) URL() string { return s.ns.ClientURL() }
 // TokenFile returns the path of the token file.
 func (s *Server) TokenFile() string { return s.tokenFile }
 
-// Access returns the access for clients, also for other processes of the same user.
+// Access returns the address and the token file for clients. Other processes of the same user can
+// use them too.
 func (s *Server) Access() nats.Access {
 	return nats.Access{URLs: []string{s.URL()}, TokenFile: s.tokenFile}
 }
 
-// Close stops the server and waits for it.
+// Close stops the server and waits until it has stopped.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		if s.ns != nil {
