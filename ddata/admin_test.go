@@ -101,7 +101,7 @@ func TestAdmin(t *testing.T) {
 			}
 		}
 		if _, err := admin.Get(w.Context(), ddata.At{Replicator: "none"}, "cart", ""); !errors.Is(err, ddata.ErrNoReplicator) || errors.Is(err, ddata.ErrNotFound) {
-			w.Errorf("a missing replicator: got error %v", err)
+			w.Errorf("a missing replicator: got error %v, want only ErrNoReplicator", err)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestAdminPages(t *testing.T) {
 			want = append(want, key+" GCounter")
 			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](key), ddata.WriteLocal(), 1))
 		}
-		for i := range 100 { // their JSON is six times as large
+		for i := range 100 { // the JSON of these keys is six times as large
 			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](fmt.Sprintf("\x01%0500d", i)+strings.Repeat("\x01", 8)), ddata.WriteLocal(), 1))
 		}
 		long := strings.Repeat("long ", 80_000)
@@ -147,7 +147,7 @@ func TestAdminPages(t *testing.T) {
 		}
 		v, err = admin.GetJSON(w.Context(), ddata.At{}, "mark", "all")
 		if w.must(err); string(v.Data) != `"mark `+long+`"` || v.Type != "mark" {
-			w.Errorf("GetJSON returned %.20s, %d bytes", v.Data, len(v.Data))
+			w.Errorf("GetJSON returned %.20s, %d bytes, want the JSON of a mark", v.Data, len(v.Data))
 		}
 	})
 }
@@ -176,25 +176,25 @@ func TestAdminDiff(t *testing.T) {
 		w.must(ddata.Delete(w.Context(), rs[0], ddata.Key[crdt.GCounter]("gone"), ddata.WriteTo(2)))
 		d, err = admin.Diff(w.Context(), "", all, 100)
 		w.must(err)
-		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // held by a
+		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // whether each node holds the same as a
 		if len(d.Keys) != len(want) || d.Same() || d.More {
 			w.Errorf("Diff returned the keys %+v, want three keys that differ", d.Keys)
 		}
 		for _, k := range d.Keys {
 			for i, as := range want[k.Key] {
 				if (k.Held[i] == k.Held[0]) != as {
-					w.Errorf("%s: unexpected equality of the digests %q", k.Key, k.Held)
+					w.Errorf("%s: got digests %q, want equality of node %d and a: %t", k.Key, k.Held, i, as)
 				}
 			}
 			if k.Key == "gone" && k.Held[0] != ddata.DiffDeleted || k.Key == "new" && k.Held[2] != "" {
-				w.Errorf("%s: unexpected digests %q", k.Key, k.Held)
+				w.Errorf("%s: got digests %q, want DiffDeleted for a deleted key and an empty digest for a missing key", k.Key, k.Held)
 			}
 		}
 		if d, err = admin.Diff(w.Context(), "", all, 2); err != nil || len(d.Keys) != 2 || !d.More {
 			w.Errorf("Diff limited to two keys returned %+v, %v, want two keys and More", d, err)
 		}
 		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNoNode) {
-			w.Errorf("Diff with a missing node returned %+v, %v", d, err)
+			w.Errorf("Diff with a missing node returned %+v, %v, want ErrNoNode for node x", d, err)
 		}
 		heal()
 		w.converged(rs...)

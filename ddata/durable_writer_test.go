@@ -296,7 +296,7 @@ func TestLoadFails(t *testing.T) {
 		d.data[durable.ID{Node: "a", Replicator: "ddata"}]["visits"] = []byte("no record")
 		_, err = ddata.Start(w.Context(), n, cfg)
 		if err == nil || !strings.Contains(err.Error(), `load "visits"`) {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, `load "visits"`)
 		}
 		if d.closed != 2 {
 			t.Errorf("%d stores were closed, want 2", d.closed)

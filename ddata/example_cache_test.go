@@ -17,8 +17,7 @@ type cache struct{ replicator *ddata.Replicator }
 
 type page = crdt.LWWRegister[string]
 
-// get returns a page. It renders the page if no node has it. Two nodes may render it concurrently:
-// the last one wins.
+// get returns a page. It renders the page if no node has it. Two nodes may render the page concurrently: the last result wins.
 func (c cache) get(ctx context.Context, name string, render func() string) (string, error) {
 	key := ddata.Key[page]("page-" + name)
 	if p, err := ddata.Get(ctx, c.replicator, key, ddata.ReadLocal()); err == nil {

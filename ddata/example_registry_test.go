@@ -69,7 +69,7 @@ func Example_registry() {
 	fmt.Println(here.unregister(ctx, "mail", "10.0.0.2:25"))
 	err = there.watch(ctx, "mail", func(all []string) bool {
 		if slices.Contains(all, "10.0.0.2:25") {
-			return true // it has not received the entry yet
+			return true // this node has not received the entry yet
 		}
 		fmt.Println(all)
 		return false

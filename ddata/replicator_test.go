@@ -35,7 +35,7 @@ func TestMajorities(t *testing.T) {
 			s, err := ddata.Get(w.Context(), r, cart, ddata.ReadLocal())
 			elements, _ := s.Elements()
 			if !slices.Equal(elements, []string{"milk", "tea"}) {
-				t.Errorf("%v has %v: %v", r.Node().Self(), elements, err)
+				t.Errorf("%v: got elements %v, error %v, want milk and tea", r.Node().Self(), elements, err)
 			}
 			if got := r.Keys(); !slices.Equal(got, []string{"cart", "visits"}) {
 				t.Errorf("%v has the keys %v, want cart and visits", r.Node().Self(), got)
@@ -199,7 +199,7 @@ func TestForeignSelf(t *testing.T) {
 		_, err := ddata.Update(w.Context(), rs[0], visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(rs[1].Self(), 1), nil })
 		w.wantErr(err, ddata.ErrModify)
 		if err == nil || !strings.Contains(err.Error(), "changed with the Self of another node") {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, "changed with the Self of another node")
 		}
 		_, err = w.get(rs[0], visits, ddata.ReadLocal())
 		w.wantErr(err, ddata.ErrNotFound)
@@ -233,7 +233,7 @@ func TestTypeMismatchOnOtherNodes(t *testing.T) {
 		w.wantErr(err, ddata.ErrType)
 		w.wantErr(err, context.DeadlineExceeded)
 		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\": the replicas hold another type: ") {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, "no answer from c: 1 other replicas have refused \"key\": the replicas hold another type: ")
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestAwaitReplicas(t *testing.T) {
 		err := a.AwaitReplicas(short, 2)
 		w.wantErr(err, context.DeadlineExceeded)
 		if err == nil || !strings.Contains(err.Error(), `wait for replicas of "ddata": got 1, want 2: `) {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, `wait for replicas of "ddata": got 1, want 2: `)
 		}
 		w.must(w.add(a, visits, ddata.WriteLocal(), 1))
 		done := make(chan error)
@@ -285,7 +285,7 @@ func TestUpdateInUpdate(t *testing.T) {
 		w.wantErr(inner, ddata.ErrCanceled)
 		w.wantErr(inner, context.DeadlineExceeded)
 		if inner == nil || !strings.Contains(inner.Error(), `request did not start within 5s: context deadline exceeded: the function of the update of "visits" has not returned`) {
-			t.Error(inner)
+			t.Errorf("got error %v, want one that contains %q", inner, `request did not start within 5s: context deadline exceeded: the function of the update of "visits" has not returned`)
 		}
 		synctest.Wait() // the log is written by the node
 		if !strings.Contains(w.log.String(), `msg="update function blocked the replicator"`) {
@@ -307,7 +307,7 @@ func TestUpdateInUpdate(t *testing.T) {
 		err = r.Close(ctx)
 		w.wantErr(err, context.DeadlineExceeded)
 		if err == nil || !strings.Contains(err.Error(), `the function of the update of "visits" has not returned`) {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, `the function of the update of "visits" has not returned`)
 		}
 		close(release)
 		if failed := <-held; failed != nil {
@@ -410,7 +410,7 @@ func TestSeveralReplicators(t *testing.T) {
 			}
 			w.wantErr(err, ddata.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), `Config.Roles has "eu", which is not a role of this node`) {
-				t.Error(err)
+				t.Errorf("got error %v, want one that contains %q", err, `Config.Roles has "eu", which is not a role of this node`)
 			}
 		}
 		_, err := ddata.Start(w.Context(), nodes[0], ddata.Config{})
@@ -561,7 +561,7 @@ func TestSecondStartIsRefused(t *testing.T) {
 		_, err := ddata.Start(w.Context(), n, ddata.Config{})
 		w.wantErr(err, ddata.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), `"ddata", which belongs to a replicator that has ended on this node (the replicator was closed)`) || !strings.Contains(err.Error(), "restart the node") {
-			t.Error(err)
+			t.Errorf("got error %v, want one that contains %q", err, `"ddata", which belongs to a replicator that has ended on this node (the replicator was closed)`)
 		}
 		w.must(n.Shutdown(w.Context()))
 		_, err = ddata.Start(w.Context(), n, ddata.Config{})

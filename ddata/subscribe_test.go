@@ -117,7 +117,7 @@ func TestSubscribe(t *testing.T) {
 			break
 		}
 		if got := ddata.Prefix("a").String() + visits.Any().String(); got != "a*visits" {
-			t.Error(got)
+			t.Errorf("got %q, want a*visits", got)
 		}
 	})
 }

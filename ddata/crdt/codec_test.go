@@ -123,9 +123,9 @@ func TestDamagedBytes(t *testing.T) {
 			back, err := types.Decode(bad)
 			switch {
 			case err != nil && !isDecodeError(err):
-				t.Errorf("%s: %x: got error %v", name, bad, err)
+				t.Errorf("%s: decoding %x: got error %v, want one that a decoder may return", name, bad, err)
 			case err == nil && bytesOf(back) != string(bad):
-				t.Errorf("%s: %x is encoded again as %x", name, bad, bytesOf(back))
+				t.Errorf("%s: %x is encoded again as %x, want the same bytes", name, bad, bytesOf(back))
 			}
 		}
 	}
@@ -317,11 +317,11 @@ func TestTakesDelta(t *testing.T) {
 		data := bytesOf(d)
 		for of, o := range all {
 			if got := o.TakesDelta([]byte(data)); got != (o.Type() == v.Type()) {
-				t.Errorf("TakesDelta of %s, %s, for a delta of %s, %s: got %t", of, o.Type(), name, v.Type(), got)
+				t.Errorf("TakesDelta of %s, %s, for a delta of %s, %s: got %t, want true only for equal types", of, o.Type(), name, v.Type(), got)
 			}
 		}
 		if v.TakesDelta([]byte(data[1:])) || v.TakesDelta([]byte(data[:1])) || v.TakesDelta([]byte(bytesOf(v))) {
-			t.Errorf("%s accepts data that is not a delta", name)
+			t.Errorf("%s: TakesDelta returned true for data that is not a delta", name)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func limited(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+	t.Errorf("%d bytes of input: %d bytes allocated, want at most %d", input, least, limit)
 }
 
 // isDecodeError reports whether an error is one that a decoder may return.
@@ -365,30 +365,30 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err != nil {
 			if !isDecodeError(err) {
-				t.Errorf("unexpected kind of error: %v", err)
+				t.Errorf("got error %v, want one that a decoder may return", err)
 			}
 			return
 		}
 		if got := bytesOf(v); got != string(data) {
-			t.Fatalf("%x is encoded again as %x", data, got)
+			t.Fatalf("%x is encoded again as %x, want the same bytes", data, got)
 		}
 		// All methods accept any decoded value.
 		if m, err := v.Merge(v); err != nil || m.Type() != v.Type() {
-			t.Errorf("merge with itself: %v", err)
+			t.Errorf("merge with itself: got error %v, want none", err)
 		}
 		for _, n := range v.ModifiedBy() {
 			if _, err := v.Cleanup(n); err != nil {
-				t.Errorf("Cleanup: %v", err)
+				t.Errorf("Cleanup: got error %v, want none", err)
 			}
 			if p, err := v.Prune(self(t, "pruner"), n); err != nil || p.NeedsPruning(n) {
-				t.Errorf("Prune: %v", err)
+				t.Errorf("Prune: got error %v, want none and no history of the pruned node", err)
 			}
 		}
 		for _, other := range all {
 			if m, err := v.Merge(other); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("merge with a sample: %v, want ErrType", err)
+				t.Errorf("merge with a sample of another type: got error %v, want ErrType", err)
 			}
 		}
 	})
@@ -408,26 +408,26 @@ func FuzzDecodeDelta(f *testing.F) {
 		limited(t, len(data), func() { d, err = types.DecodeDelta(data) })
 		if err != nil {
 			if !isDecodeError(err) {
-				t.Errorf("unexpected kind of error: %v", err)
+				t.Errorf("got error %v, want one that a decoder may return", err)
 			}
 			return
 		}
 		if got := bytesOf(d); got != string(data) {
-			t.Fatalf("%x is encoded again as %x", data, got)
+			t.Fatalf("%x is encoded again as %x, want the same bytes", data, got)
 		}
 		if _, err = d.Merge(d); err != nil {
-			t.Errorf("merge with itself: %v", err)
+			t.Errorf("merge with itself: got error %v, want none", err)
 		}
 		v, err := d.Zero().MergeDelta(d)
 		if err != nil {
-			t.Fatalf("MergeDelta of the empty value: %v", err)
+			t.Fatalf("MergeDelta of the empty value: got error %v, want none", err)
 		}
 		_ = must(types.Decode([]byte(bytesOf(v))))
 		for _, other := range all {
 			if m, err := other.MergeDelta(d); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("MergeDelta of a sample: %v, want ErrType", err)
+				t.Errorf("MergeDelta of a sample of another type: got error %v, want ErrType", err)
 			}
 		}
 	})

@@ -36,7 +36,7 @@ func TestGCounter(t *testing.T) {
 		t.Errorf("got the sum %v, %d, want the exact sum and the maximum uint64", huge.Big(), huge.Value())
 	}
 	if left := must(huge.Cleanup(a.Node())); left.Big().Cmp(large) != 0 {
-		t.Errorf("got %v without the count of a", left.Big())
+		t.Errorf("after Cleanup of a: got %v, want %v", left.Big(), large)
 	}
 	large.SetInt64(0)
 	if huge.Big().Cmp(want) != 0 {
@@ -92,7 +92,7 @@ func TestPNCounter(t *testing.T) {
 			want.Add(want, big.NewInt(n))
 		}
 		if c.Value() != tt.want || c.Big().Cmp(want) != 0 {
-			t.Errorf("%v: got %d, %v", tt.add, c.Value(), c.Big())
+			t.Errorf("adding %v: got %d, %v, want %d", tt.add, c.Value(), c.Big(), tt.want)
 		}
 	}
 	big1 := must(c.AddBig(a, new(big.Int).Lsh(big.NewInt(-1), 70)))
@@ -128,7 +128,7 @@ func TestFlag(t *testing.T) {
 		t.Error("Enable did not set the flag")
 	}
 	if !must(off.Merge(on)).Enabled() || !must(on.Merge(off)).Enabled() || must(off.Merge(off)).Enabled() {
-		t.Error("a merge did not return true if either flag is true")
+		t.Error("the merge of two flags is not true exactly if one of them is true")
 	}
 	if _, err := value(on).MergeDelta(changes(crdt.GCounter{}.Add(self(t, "a"), 1))); !errors.Is(err, crdt.ErrType) {
 		t.Errorf("MergeDelta of a counter's delta: got error %v, want ErrType", err)
@@ -161,18 +161,18 @@ func TestVersionVector(t *testing.T) {
 	}
 	m := must(both.Merge(other))
 	if m.Of(a.Node()) != 2 || m.Of(b.Node()) != 1 || m.Len() != 2 {
-		t.Error("unexpected numbers after a merge")
+		t.Errorf("merged: got numbers %d and %d of %d nodes, want 2 and 1 of 2 nodes", m.Of(a.Node()), m.Of(b.Node()), m.Len())
 	}
 	p := must(m.Prune(a, b.Node()))
 	if p.Of(b.Node()) != 0 || p.Of(a.Node()) != 3 {
 		t.Errorf("pruned: got %d, want 3", p.Of(a.Node()))
 	}
 	if none.With(a.Node(), 0).Len() != 0 || none.With(a.Node(), 5).With(a.Node(), 3).Of(a.Node()) != 5 || m.Without(a.Node()).Len() != 1 {
-		t.Error("unexpected result of With or Without")
+		t.Error("With added a number 0 or lowered a number, or Without kept the node")
 	}
 	for n, of := range m.All() {
 		if m.Of(n) != of {
-			t.Errorf("All yields %v with %d, unlike Of", n, of)
+			t.Errorf("All yields %v with %d, want %d as Of returns", n, of, m.Of(n))
 		}
 	}
 }

@@ -225,7 +225,7 @@ func TestNeedsFullState(t *testing.T) {
 	}
 }
 
-// ModifiedOnlyBy reports whether another Self has made a change.
+// ModifiedOnlyBy returns false if another Self has made a change.
 func TestModifiedOnlyBy(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -248,7 +248,7 @@ func TestModifiedOnlyBy(t *testing.T) {
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
 	for subject, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
 		if !d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s: ModifiedOnlyBy returned false", subject)
+			t.Errorf("%s: ModifiedOnlyBy returned false, want true", subject)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestJSONIsDeterministic(t *testing.T) {
 	back := must(types.Decode([]byte(bytesOf(xy))))
 	for _, v := range []crdt.Value{xy, yx, back} {
 		if got := string(crdt.JSON{}.Append(nil, v)); got != `["1","2","3"]` {
-			t.Errorf("got %s", got)
+			t.Errorf("got %s, want the elements 1, 2 and 3 in order", got)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func unbind(m sets, by *crdt.Self, key string, elements ...string) sets {
 func wantSets(t *testing.T, subject string, m sets, want string) {
 	t.Helper()
 	if got := showSets(m); got != want {
-		t.Errorf("%s: %s, want %s", subject, got, want)
+		t.Errorf("%s: got %s, want %s", subject, got, want)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestORMap(t *testing.T) {
 	}
 	removed := must(base.Remove(b, "k", "never there"))
 	if removed.Contains("k") || removed.Len() != 0 || must(atA.Merge(removed)).Len() != 1 || must(base.Merge(removed)).Len() != 0 {
-		t.Error("unexpected keys after a removal")
+		t.Error("the removed key exists, a concurrent put was lost, or a merge restored the key")
 	}
 	if _, found := removed.Get("k"); found {
 		t.Error("Get found the removed key")
@@ -232,6 +232,6 @@ func TestMapsOfMaps(t *testing.T) {
 		t.Errorf("got %d, want 2", v.Value("l"))
 	}
 	if got := value(m).Type(); got != "ORMap[string, PNCounterMap[string, PNCounter]]" {
-		t.Error(got)
+		t.Errorf("got type %s, want ORMap[string, PNCounterMap[string, PNCounter]]", got)
 	}
 }

@@ -29,10 +29,10 @@ func changes(v interface{ Delta() (crdt.Delta, bool) }) crdt.Delta {
 func wantSet(t *testing.T, subject string, s set, want string) {
 	t.Helper()
 	if got := list(s.Elements()); got != want {
-		t.Errorf("%s: %q, want %q", subject, got, want)
+		t.Errorf("%s: got elements %q, want %q", subject, got, want)
 	}
 	if s.Len() != len(strings.Fields(want)) {
-		t.Errorf("%s: Len is %d", subject, s.Len())
+		t.Errorf("%s: Len returned %d, want the number of elements", subject, s.Len())
 	}
 	for e := range strings.FieldsSeq(want) {
 		if !s.Contains(e) {
@@ -128,13 +128,13 @@ func TestORSetDeltas(t *testing.T) {
 	} {
 		d, some := tt.s.Delta()
 		if some != (tt.ops > 0) {
-			t.Errorf("%s: Delta returned %t", name, some)
+			t.Errorf("%s: Delta returned %t, want %t", name, some, tt.ops > 0)
 		}
 		if !some {
 			continue
 		}
 		if d.Ops() != tt.ops || !d.NeedsCausal() || d.Type() != "ORSet[string]" {
-			t.Errorf("%s: got %d operations of a %s, causal %t", name, d.Ops(), d.Type(), d.NeedsCausal())
+			t.Errorf("%s: got %d operations of a %s, causal %t, want %d operations of a causal ORSet[string]", name, d.Ops(), d.Type(), d.NeedsCausal(), tt.ops)
 		}
 	}
 	if d := changes(add(s.ResetDelta(), a, "x").ResetDelta()); !d.IsZero() {
@@ -180,7 +180,7 @@ func TestGSet(t *testing.T) {
 		t.Errorf("the delta contains %s, want 7", list(other.Elements()))
 	}
 	if len(s.ModifiedBy()) > 0 || !s.Contains(-300) || s.Contains(3) {
-		t.Error("unexpected result of ModifiedBy or Contains")
+		t.Error("the set has history of nodes, lacks -300, or contains 3")
 	}
 }
 
@@ -194,7 +194,7 @@ func TestORSetPruning(t *testing.T) {
 	p := must(s.Prune(a, b.Node()))
 	wantSet(t, "pruned", p, "x y z")
 	if p.NeedsPruning(b.Node()) || !s.NeedsPruning(b.Node()) {
-		t.Error("unexpected result of NeedsPruning")
+		t.Error("the pruned set still has history of b, or the original set has none")
 	}
 	c := must(s.Cleanup(b.Node()))
 	wantSet(t, "cleaned up", c, "x y z")
@@ -388,7 +388,7 @@ func TestTypeMismatch(t *testing.T) {
 				}
 			}
 			if crdt.Equal(x, y) {
-				t.Errorf("%s and %s are equal", x.Type(), y.Type())
+				t.Errorf("Equal returned true for a %s and a %s", x.Type(), y.Type())
 			}
 		}
 		if _, err := x.MergeDelta(crdt.Delta{}); !errors.Is(err, crdt.ErrType) {

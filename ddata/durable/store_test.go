@@ -22,7 +22,7 @@ func TestCheckRecord(t *testing.T) {
 		{Key: "a"}, {Key: "\xff\x00"}, {Key: strings.Repeat("k", durable.MaxKey), Data: make([]byte, durable.MaxData)},
 	} {
 		if err := r.Check(); err != nil {
-			t.Errorf("record %.10q: got error %v", r.Key, err)
+			t.Errorf("record %.10q: got error %v, want none", r.Key, err)
 		}
 	}
 	for want, r := range map[string]durable.Record{

@@ -168,7 +168,7 @@ func (c *chaos) gone(n identity.Node) {
 	c.removed = append(c.removed, n)
 	c.changed = c.now
 	for _, key := range c.counters {
-		// Increments that a majority has acknowledged must not be lost. Others may be lost.
+		// Increments that a majority has acknowledged must not be lost. Other increments may be lost.
 		c.lost[key] += 0
 	}
 }

@@ -101,7 +101,7 @@ func golden(t *testing.T, name string, encoded []byte) {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(encoded); got != strings.TrimSpace(string(b)) {
-		t.Errorf("%s is encoded as %s, unlike the golden file", name, got)
+		t.Errorf("%s: got %s, want the bytes of the golden file", name, got)
 	}
 }
 
@@ -112,10 +112,10 @@ func TestMessagesGolden(t *testing.T) {
 		golden(t, name, encoded)
 		got, err := replication.DecodeMessage(encoded)
 		if err != nil || !slices.Equal(replication.AppendMessage(nil, got), encoded) {
-			t.Errorf("%s: decoded as %+v, %v", name, got, err)
+			t.Errorf("%s: decoded as %+v, %v, want an equal value", name, got, err)
 		}
 		if name != "delta" && name != "keys" && !reflect.DeepEqual(got, m) { // these messages have empty slices
-			t.Errorf("%s: %+v, want %+v", name, got, m)
+			t.Errorf("%s: decoded as %+v, want %+v", name, got, m)
 		}
 		for n := range encoded {
 			if got, err := replication.DecodeMessage(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
@@ -128,7 +128,7 @@ func TestMessagesGolden(t *testing.T) {
 		newer := append(slices.Clone(encoded), 1, 2, 3)
 		newer[0]++
 		if _, err := replication.DecodeMessage(newer); err != nil {
-			t.Errorf("%s with fields of a newer version: %v", name, err)
+			t.Errorf("%s with fields of a newer version: got error %v, want none", name, err)
 		}
 		other := slices.Clone(encoded)
 		other[0] += 1 << 4
@@ -144,7 +144,7 @@ func TestRecordsGolden(t *testing.T) {
 		encoded := replication.AppendRecord(nil, r)
 		golden(t, name, encoded)
 		if got, err := replication.DecodeRecord(encoded); err != nil || !reflect.DeepEqual(got, r) {
-			t.Errorf("%s: decoded as %+v, %v", name, got, err)
+			t.Errorf("%s: decoded as %+v, %v, want an equal value", name, got, err)
 		}
 		for n := range encoded {
 			if _, err := replication.DecodeRecord(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
@@ -206,7 +206,7 @@ func limited(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+	t.Errorf("%d bytes of input: %d bytes allocated, want at most %d", input, least, limit)
 }
 
 func FuzzMessage(f *testing.F) {
@@ -234,7 +234,7 @@ func FuzzMessage(f *testing.F) {
 		once := replication.AppendMessage(nil, m)
 		again, err := replication.DecodeMessage(once)
 		if err != nil || !bytes.Equal(replication.AppendMessage(nil, again), once) {
-			t.Fatalf("%x is encoded again as %x, %v", once, replication.AppendMessage(nil, again), err)
+			t.Fatalf("%x is encoded again as %x, %v, want the same bytes", once, replication.AppendMessage(nil, again), err)
 		}
 	})
 }
@@ -285,13 +285,13 @@ func FuzzReceive(f *testing.F) {
 		}
 		v, deleted, found := m.Value("visits")
 		if !found || !deleted && must(crdt.As[crdt.GCounter](nil, v)).Value() < 7 {
-			t.Error("the count was lost")
+			t.Error("the count is below 7, want at least the acknowledged 7")
 		}
 		for range 20 {
 			m.Tick(m.Next())
 		}
 		if n := m.Counters().Open; n != 0 {
-			t.Errorf("%d rounds are open", n)
+			t.Errorf("%d rounds are open, want 0", n)
 		}
 	})
 }

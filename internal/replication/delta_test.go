@@ -41,7 +41,7 @@ func TestDeliveredOnce(t *testing.T) {
 			t.Errorf("%v: %d deltas applied, %d known, %d after a gap, want two applied deltas for each key only", h.self, applied, known, gaps)
 		}
 		if h.m.Root() != a.m.Root() {
-			t.Errorf("the root of %v differs", h.self)
+			t.Errorf("the root of %v differs from the root of a", h.self)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestDeliveredMiddleChange(t *testing.T) {
 	w.run(250 * time.Millisecond)
 	for _, h := range w.hosts {
 		if got := h.show("cart"); got != "0 1 2 3 tea" || h.m.Counters().DeltasGap != 0 {
-			t.Errorf("%v has %q, %d gaps, want no gap", h.self, got, h.m.Counters().DeltasGap)
+			t.Errorf("%v has %q, %d gaps, want \"0 1 2 3 tea\" and no gap", h.self, got, h.m.Counters().DeltasGap)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func TestGap(t *testing.T) {
 		t.Errorf("b had %q before the request and %q after it, want \"tea\" and \"milk\"", before, got)
 	}
 	if c := b.m.Counters(); c.DeltasGap != 1 || c.Sent[replication.KindWant] != 1 {
-		t.Errorf("%d gaps, %d Want messages, want 1 and 1", c.DeltasGap, c.Sent[replication.KindWant])
+		t.Errorf("got %d gaps and %d Want messages, want 1 and 1", c.DeltasGap, c.Sent[replication.KindWant])
 	}
 	// The value contains the versions, so the next delta has no gap.
 	w.sent = nil
@@ -259,7 +259,7 @@ func TestGap(t *testing.T) {
 	a.put("cart", local, "bread")
 	w.run(20 * time.Millisecond)
 	if got := b.show("cart"); got != "bread milk" || b.m.Counters().DeltasGap != 1 {
-		t.Errorf("got %q, %d gaps, want 1 gap", got, b.m.Counters().DeltasGap)
+		t.Errorf("b has %q, %d gaps, want \"bread milk\" and 1 gap", got, b.m.Counters().DeltasGap)
 	}
 }
 
@@ -401,7 +401,7 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 	w.run(time.Second)
 	w.sent = nil
-	for i := range 60 { // each is an operation
+	for i := range 60 { // each removal is an operation
 		a.drop("cart", local, fmt.Sprint(i))
 		w.run(time.Millisecond)
 	}
@@ -480,7 +480,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	r := b.request("set", replication.Level{Kind: replication.All})
 	b.step(replication.Update{Request: r, Modify: modify(remover(b, "milk"))})
 	if got := w.wait(b, r.ID); got.Outcome != replication.Done {
-		t.Fatal(got)
+		t.Fatalf("got %+v, want Done", got)
 	}
 	late := slices.IndexFunc(w.sent, func(l envelope) bool { return l.from == a && l.to == c && l.send.Kind == replication.KindDelta })
 	if late < 0 {
@@ -488,7 +488,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	}
 	c.step(received{From: a.self, Data: w.sent[late].send.Data})
 	if got := c.show("set"); got != "n1 n2 n3" {
-		t.Errorf("c has %s, although it has acknowledged the removal of milk", got)
+		t.Errorf("c has %s, want n1 n2 n3, because c has acknowledged the removal of milk", got)
 	}
 }
 

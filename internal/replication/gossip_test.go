@@ -267,7 +267,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 		h.apply(h.m.Tick(w.now))
 	}
 	if n := h.m.Counters().Expired; n != keys+1 {
-		t.Errorf("removed %d keys in total, want all keys and one", n)
+		t.Errorf("removed %d keys in total, want all keys and one more", n)
 	}
 }
 
@@ -334,12 +334,12 @@ func TestEffectsWithoutReuse(t *testing.T) {
 	first := step("first")
 	step("second")
 	if len(first.Values) != 1 || first.Values[0].Key != "first" || len(first.Replies) != 1 {
-		t.Fatalf("%+v", first)
+		t.Fatalf("got effects %+v, want one value and one reply for the key first", first)
 	}
 	h.m.Reuse(first)
 	again := step("third")
 	if len(again.Values) != 1 || again.Values[0].Key != "third" || len(again.Replies) != 1 || len(again.Notes)+len(again.Events)+len(again.Store) > 0 {
-		t.Errorf("%+v", again)
+		t.Errorf("got effects %+v, want only one value and one reply for the key third", again)
 	}
 	if &again.Values[0] != &first.Values[0] {
 		t.Error("the memory was not reused")
@@ -404,7 +404,7 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 		t.Errorf("sent %d of %d entries at once, want at most half", n, keys)
 	}
 	if n := compare(b, a, other); n != keys {
-		t.Errorf("a node without recent changes sent %d of %d entries", n, keys)
+		t.Errorf("a node without recent changes sent %d of %d entries, want all", n, keys)
 	}
 	for i := range keys { // b receives the changes
 		item := replication.Item{Key: fmt.Sprint("set-", i), From: 2, To: 2, Delta: encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "z")))}

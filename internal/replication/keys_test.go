@@ -32,7 +32,7 @@ func TestUpdateWithMergedData(t *testing.T) {
 		return s.Add(a.actor, "y")
 	}))
 	if r.Outcome != replication.Done {
-		t.Errorf("%+v, want Done", r)
+		t.Errorf("got %+v, want Done", r)
 	}
 	w.wait(a, update(a, "count", all, func(c crdt.GCounter) (crdt.GCounter, error) {
 		c, err := c.Merge(import2)
@@ -105,7 +105,7 @@ func TestCustomTypeTooLarge(t *testing.T) {
 		}
 	}
 	if n != 49 { // the header takes the rest of the limit
-		t.Errorf("%d steps of %d bytes were accepted", n, stepSize)
+		t.Errorf("%d steps of %d bytes were accepted, want 49 steps", n, stepSize)
 	}
 	if b.m.Counters().DeltasApplied == 0 {
 		t.Error("no delta was applied")
@@ -115,8 +115,7 @@ func TestCustomTypeTooLarge(t *testing.T) {
 	}
 }
 
-// A node that does not count for other nodes does not count for itself. Otherwise two majorities
-// could be disjoint.
+// A node that does not count for other nodes does not count for itself. If it counted for itself, two majorities could be disjoint.
 func TestJoinersDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, s := range []identity.Status{identity.Joining, identity.WeaklyUp} {
@@ -204,7 +203,7 @@ func TestMarkerExpiry(t *testing.T) {
 		}
 		left := time.Duration(e.Pruning[0].Obsolete-wall) * time.Millisecond
 		if left > want || left < want-2*time.Minute {
-			t.Errorf("the marker of %s expires in %v", key, left)
+			t.Errorf("the marker of %s expires in %v, want %v or up to 2 minutes less", key, left, want)
 		}
 		later, sooner := e, e
 		later.Pruning = []replication.Marker{e.Pruning[0]}

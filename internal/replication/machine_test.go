@@ -50,7 +50,7 @@ func TestSubscribe(t *testing.T) {
 	check := func(subject string, want ...string) {
 		t.Helper()
 		if got := b.texts(); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", subject, got, want)
+			t.Errorf("%s: got events %q, want %q", subject, got, want)
 		}
 	}
 	check("before the first flush")
@@ -68,7 +68,7 @@ func TestSubscribe(t *testing.T) {
 	got := b.texts()
 	slices.Sort(got)
 	if want := []string{"1 user-1 = 3", "2 user-1 = 3", "2 user-2 = 5", "3 other = 9", "3 user-1 = 3", "3 user-2 = 5"}; !slices.Equal(got, want) {
-		t.Errorf("changes: %q, want %q", got, want)
+		t.Errorf("changes: got events %q, want %q", got, want)
 	}
 	// Merging known data is not a change.
 	w.wait(b, b.get("user-1", majority))
@@ -284,7 +284,7 @@ func TestRemoved(t *testing.T) {
 		}
 	}
 	if !a.stopped || a.m.Next() != replication.Never {
-		t.Errorf("stopped: %t, want true", a.stopped)
+		t.Errorf("stopped: %t, want true and no further tick", a.stopped)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestRepeatedBucket(t *testing.T) {
 	t.Parallel()
 	lists := replication.Keys{Lists: []replication.KeyList{{Bucket: 7, Complete: true}, {Bucket: 3, Complete: true}}}
 	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); err != nil {
-		t.Errorf("unsorted buckets: got error %v", err)
+		t.Errorf("unsorted buckets: got error %v, want none", err)
 	}
 	lists.Lists = append(lists.Lists, replication.KeyList{Bucket: 7, Complete: true})
 	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); !errors.Is(err, replication.ErrMalformed) {
@@ -85,7 +85,7 @@ func TestManyFullScans(t *testing.T) {
 		before := a.m.Counters()
 		a.receive(b, replication.Delta{Items: []replication.Item{{Key: "s", From: 1, To: uint64(c.steps), Delta: clears(c.steps)}}})
 		if n := a.m.Counters().DeltasGap - before.DeltasGap; n != uint64(c.gaps) {
-			t.Errorf("%d operations: got %d gaps, want the gaps of this case", c.steps, n)
+			t.Errorf("%d operations: got %d gaps, want %d", c.steps, n, c.gaps)
 		}
 	}
 	// A correct message is still accepted.

@@ -29,7 +29,7 @@ func (c *cluster) step(i int, f func(now time.Duration) replication.Effects) {
 	c.took[i] += time.Since(began)
 	for k := range e.Replies {
 		if e.Replies[k].Outcome != replication.Done {
-			c.tb.Fatalf("%+v", e.Replies[k])
+			c.tb.Fatalf("got reply %+v, want Done", e.Replies[k])
 		}
 		c.done++
 	}

@@ -129,7 +129,7 @@ func TestReuse(t *testing.T) {
 	}
 	received := all[1].Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: payload}}})
 	if len(received.Values) != 1 || received.Values[0].Key != "key-4" {
-		t.Errorf("the packet has changed: %+v", received.Values)
+		t.Errorf("a later step changed the packet: got values %+v, want key-4", received.Values)
 	}
 }
 

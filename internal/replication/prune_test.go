@@ -48,7 +48,7 @@ func TestPrune(t *testing.T) {
 	w.run(45 * time.Second)
 	for _, h := range w.hosts[:3] {
 		if holdsHistory(h, "visits", gone) || holdsHistory(h, "set", gone) {
-			t.Errorf("%v still has history", h.self)
+			t.Errorf("%v still has history of the removed node", h.self)
 		}
 		if h.show("visits") != "40" || h.show("set") != "n1 n2 n3 n4" {
 			t.Errorf("%v has %s, %s, want 40 and n1 n2 n3 n4", h.self, h.show("visits"), h.show("set"))
@@ -376,8 +376,7 @@ func unpruned(t *testing.T, keys int) (w *world, a *host) {
 	return w, a
 }
 
-// tick runs the next due work of a node. It returns how many keys began to be pruned, and of how
-// many the pruning was completed.
+// tick runs the next due work of a node. It returns the number of keys whose pruning began, and the number of keys whose pruning was completed.
 func (h *host) tick() (begun, done uint64) {
 	before := h.m.Counters()
 	h.w.now = max(h.w.now, h.m.Next())

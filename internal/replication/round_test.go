@@ -106,8 +106,8 @@ func TestRequestOrder(t *testing.T) {
 	}
 }
 
-// A read with repair is answered when as many nodes hold the result as were read. Without repair, a
-// later read may return an older value.
+// A read with repair is answered when as many nodes hold the result as took part in the read.
+// Without repair, a later read may return an older value.
 func TestRepairPeers(t *testing.T) {
 	t.Parallel()
 	for _, repair := range []bool{false, true} {

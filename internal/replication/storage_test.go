@@ -28,7 +28,7 @@ func (h *host) restart(cfg replication.Config) *host {
 }
 
 // A record that could not be written is written again without another request. This applies to
-// changes of this node and of other nodes. Without it, a restart would undo a deletion.
+// changes of this node and of other nodes. Without the retry, a restart would undo a deletion.
 func TestFailedStoreIsRetried(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
@@ -202,7 +202,7 @@ func TestRecordsWithoutUse(t *testing.T) {
 	v := must(must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable())).AppendBinary(nil))
 	old := replication.AppendRecord(nil, replication.Record{Value: v})
 	if n := len(replication.AppendRecord(nil, replication.Record{Value: v, Used: 5})); n != len(old)+1 {
-		t.Errorf("a record has %d bytes with the time of use, %d without", n, len(old))
+		t.Errorf("a record has %d bytes with the time of use and %d without, want one more byte", n, len(old))
 	}
 	if _, err := replication.DecodeRecord(append(old, 0)); err == nil {
 		t.Error("DecodeRecord accepted a time of 0")
@@ -309,7 +309,7 @@ func TestFlushSendsLargeValuesAfterManyChanges(t *testing.T) {
 	w.run(time.Second)
 	for _, h := range w.hosts[1:] {
 		if h.show("large") == "-" || h.show("counter-599") != "1" {
-			t.Errorf("%v lacks a value", h.self)
+			t.Errorf("%v lacks the large value or the last counter", h.self)
 		}
 	}
 }
@@ -441,7 +441,7 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 	a.held = true
 	r := w.wait(a, a.add("kept", majority, 1))
 	if r.Outcome != replication.StoreFailed || r.Err == nil || r.Answered != 2 || r.Required != 2 || len(r.Silent) != 0 {
-		t.Errorf("the local disk does not answer: got %+v", r)
+		t.Errorf("the local disk does not answer: got %+v, want StoreFailed with 2 of 2 answers", r)
 	}
 	w.cut = func(x, y *host) bool { return x != y }
 	r = w.wait(a, a.add("kept", majority, 1))

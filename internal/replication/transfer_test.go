@@ -138,7 +138,7 @@ func TestPullPausesWhileAwaited(t *testing.T) {
 	const took = 3 * time.Millisecond
 	w.now += took
 	if got := n.pullsAfter(func() { n.answer(pulls[0]) }); len(got) != 0 {
-		t.Errorf("%d requests were sent without a pause", len(got))
+		t.Errorf("%d requests were sent without a pause, want 0", len(got))
 	}
 	if next := n.m.Next(); next != w.now+took {
 		t.Errorf("the pause is %v, want the duration of the chunk", next-w.now)

@@ -257,7 +257,7 @@ func (w *world) transmit(from, to *host, m message) {
 	}
 }
 
-// next processes the next event before a time. It reports whether one existed.
+// next processes the next event before a time. It reports whether there was such an event.
 func (w *world) next(until time.Duration) bool {
 	for _, h := range w.hosts {
 		h.sync()

@@ -143,7 +143,7 @@ func as[T any](tb testing.TB, v any) T {
 	tb.Helper()
 	t, ok := v.(T)
 	if !ok {
-		tb.Fatalf("got a %T", v)
+		tb.Fatalf("got a value of type %T", v)
 	}
 	return t
 }

@@ -74,7 +74,7 @@ func (f *Fold) check(e *Event) string {
 		if !known {
 			return "it is not registered"
 		}
-		return f.checkShards(e.Shards, false) // a termination has none
+		return f.checkShards(e.Shards, false) // a termination event has no shards
 	case HomesDeallocated:
 		return f.checkShards(e.Shards, true)
 	default:
