@@ -23,7 +23,7 @@ func TestOpen(t *testing.T) {
 	terms := Open{Currency: money.USD, Owner: "Alice"}
 	first := do(t, b, "alice", terms)
 	if first.Owner != "Alice" || first.Balance != money.Zero(money.USD) || first.Repeated {
-		t.Errorf("open: got %+v", first)
+		t.Errorf("open: got %+v, want Alice as owner, balance 0.00 USD and Repeated false", first)
 	}
 	if again := do(t, b, "alice", terms); !again.Repeated || again.Balance != first.Balance {
 		t.Errorf("repeated open: got %+v, want Repeated and the same balance", again)
@@ -108,10 +108,10 @@ func TestRefusals(t *testing.T) {
 	refused(t, b, "alice", ErrNoRate, Lookup{In: money.USD})
 	refused(t, b, "gone", ErrClosed, Open{Currency: money.USD, Owner: "owner of gone"})
 	if after := names(t, b, "alice"); after != before {
-		t.Errorf("refusals left events: %s", after)
+		t.Errorf("after refusals alice has the events %s, want %s", after, before)
 	}
 	if got := names(t, b, "nobody"); got != "" {
-		t.Errorf("refusals left events: %s", got)
+		t.Errorf("after refusals nobody has the events %s, want none", got)
 	}
 	audited(t, b)
 }
@@ -163,14 +163,14 @@ func TestLookup(t *testing.T) {
 	do(t, b, "alice", Deposit{Amount: usd("100")})
 	view := do(t, b, "alice", Lookup{In: money.TWD})
 	if view.Balance != usd("100") || view.Value.Amount != twd("3215") || view.Value.Rate != "32.15" || view.Closed || view.Owner != "owner of alice" {
-		t.Errorf("lookup: got %+v", view)
+		t.Errorf("lookup: got %+v, want balance 100 USD and value 3215 TWD at 32.15", view)
 	}
 	last, _ := history(t, b, "alice")[1].event.(Deposited)
 	if !view.LastChange.Equal(last.At) {
 		t.Errorf("last change %v, want %v", view.LastChange, last.At)
 	}
 	if names(t, b, "alice") != "Opened Deposited" {
-		t.Error("the lookup stored an event")
+		t.Error("the history of alice after a lookup is not Opened Deposited")
 	}
 }
 
@@ -182,7 +182,7 @@ func TestClose(t *testing.T) {
 	do(t, b, "alice", Withdraw{Amount: usd("1")})
 	first := do(t, b, "alice", Close{Request: "bye"})
 	if first != (Receipt{Balance: usd("0")}) {
-		t.Errorf("close: got %+v", first)
+		t.Errorf("close: got %+v, want balance 0.00 USD", first)
 	}
 	if again := do(t, b, "alice", Close{Request: "bye"}); !again.Repeated {
 		t.Errorf("repeated close: got %+v, want Repeated", again)
@@ -204,7 +204,7 @@ func TestRequests(t *testing.T) {
 	do(t, b, "alice", Withdraw{Request: "w", Amount: usd("1")})
 	sent := do(t, b, "alice", Transfer{Request: "t", Amount: usd("5"), To: "bob"})
 	if sent.Transfer != 1 || sent.Balance != usd("94") {
-		t.Errorf("transfer: got %+v", sent)
+		t.Errorf("transfer: got %+v, want transfer 1 and balance 94.00 USD", sent)
 	}
 	settled(t, b, "alice")
 	for i := range 150 { // enough for a snapshot
@@ -303,7 +303,7 @@ func TestSnapshotIsComplete(t *testing.T) {
 	}
 	with, without := encoded(eventsourcing.FoldOptions[Event]{}, true), encoded(eventsourcing.FoldOptions[Event]{DisableSnapshots: true}, false)
 	if with != without {
-		t.Errorf("with snapshots\n%q\nwithout\n%q", with, without)
+		t.Errorf("the state with snapshots is\n%q\nwithout snapshots\n%q\nwant equal states", with, without)
 	}
 	audited(t, b)
 }

@@ -58,7 +58,7 @@ func (c *client) check(t *testing.T, r *http.Request, w *httptest.ResponseRecord
 	}
 	response, ok := op.Responses[strconv.Itoa(w.Code)]
 	if !ok {
-		t.Errorf("%s: status %d is not documented: %s", op.OperationID, w.Code, w.Body)
+		t.Errorf("%s: the OpenAPI file does not document status %d: %s", op.OperationID, w.Code, w.Body)
 		return
 	}
 	want := response.Content["application/json"].Schema
@@ -70,11 +70,11 @@ func (c *client) check(t *testing.T, r *http.Request, w *httptest.ResponseRecord
 	}
 	var value any
 	if err := json.Unmarshal(w.Body.Bytes(), &value); err != nil {
-		t.Errorf("%s: %v: %s", op.OperationID, err, w.Body)
+		t.Errorf("%s: the response is not JSON: %v: %s", op.OperationID, err, w.Body)
 		return
 	}
 	if err := c.spec.check(want, value, op.OperationID); err != nil {
-		t.Errorf("%v: %s", err, w.Body)
+		t.Errorf("the response does not match the schema: %v: %s", err, w.Body)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestOpenAPIFileIsComplete(t *testing.T) {
 				for field := range fields.Properties {
 					status, answer := c.send(t, "POST", strings.ReplaceAll(path, "{id}", "id"), fmt.Sprintf(`{%q: "x"}`, field))
 					if strings.Contains(answer, "unknown field") {
-						t.Errorf("%s: the program rejects the field %s: %d %s", op.OperationID, field, status, answer)
+						t.Errorf("%s: the program rejects the documented field %s: %d %s", op.OperationID, field, status, answer)
 					}
 				}
 			}
@@ -233,7 +233,7 @@ func TestOpenAPIFileIsComplete(t *testing.T) {
 		}
 	}
 	if n != 7 {
-		t.Errorf("the OpenAPI file has %d calls", n)
+		t.Errorf("the OpenAPI file has %d calls, want 7", n)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestServeDrains(t *testing.T) {
 	}
 	close(finish)
 	if got := <-answered; got != "done" {
-		t.Errorf("the pending request got %q", got)
+		t.Errorf("the pending request got %q, want \"done\"", got)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -338,11 +338,11 @@ func TestServe(t *testing.T) {
 		t.Errorf("%s returns\n%s\nwhich differs from the greeting\n%s", url, got, greeting)
 	}
 	if got := get(t.Context(), url+"/openapi.json"); got != string(openAPI) {
-		t.Errorf("GET /openapi.json returns %.100s", got)
+		t.Errorf("GET /openapi.json returns %.100s, want the embedded file", got)
 	}
 	stop()
 	if got := <-code; got != exitOK || <-out != "stopped\n" || errout.String() != "" {
-		t.Errorf("exit code %d, %s", got, errout.String())
+		t.Errorf("serve: exit code %d, standard error %q; want %d, \"stopped\" and nothing", got, errout.String(), exitOK)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestServeAddressInUse(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	r := call(t.Context(), "", "serve", "--journal", "inmem:", "--addr", listener.Addr().String())
 	if r.code != exitFailed || !strings.Contains(r.errout, "address already in use") {
-		t.Errorf("serve at an address in use: %+v", r)
+		t.Errorf("serve at an address in use: %+v, want exit code %d and \"address already in use\"", r, exitFailed)
 	}
 }
 
@@ -379,7 +379,7 @@ func FuzzBodies(f *testing.F) {
 		do(t, b, "alice", Open{Currency: money.USD, Owner: "Alice"})
 		status, answer := newClient(t, b).send(t, "POST", paths[uint(path)%uint(len(paths))], body)
 		if status >= 500 {
-			t.Fatalf("POST with body %q: status %d, %s", body, status, answer)
+			t.Fatalf("POST with body %q: status %d, %s; want a status below 500", body, status, answer)
 		}
 	})
 }

@@ -89,10 +89,10 @@ func TestApplyAndAudit(t *testing.T) {
 		db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 		first := counts(must(t, exitOK, "apply", file, "--journal", db).out)
 		if first["bad lines"] != "0" || first["transfers in flight"] != "0" || first["done"] == "" {
-			t.Errorf("first run: %v", first)
+			t.Errorf("first run: %v, want done lines, 0 bad lines and 0 transfers in flight", first)
 		}
 		if r := must(t, exitOK, "audit", "--journal", db); !strings.HasSuffix(r.out, "\nOK\n") {
-			t.Errorf("the audit does not end with OK:\n%s", r.out)
+			t.Errorf("audit printed\n%s\nwant OK at the end", r.out)
 		}
 		before := must(t, exitOK, "audit", "--journal", db).out
 		again := counts(must(t, exitOK, "apply", file, "--journal", db).out)
@@ -101,7 +101,7 @@ func TestApplyAndAudit(t *testing.T) {
 			continue // the last line of an account may be refused before a transfer arrives, and succeed in the next run
 		}
 		if again["done"] != "0" {
-			t.Errorf("second run: %v", again)
+			t.Errorf("second run: %v, want 0 done lines", again)
 		}
 		if after != before {
 			t.Errorf("the second run changed the audit: before\n%safter\n%s", before, after)
@@ -253,7 +253,7 @@ func TestSettle(t *testing.T) {
 		if first == "" {
 			first = all.String()
 		} else if first != all.String() {
-			t.Errorf("first run\n%s\nthis run\n%s", first, all.String())
+			t.Errorf("events of the first run\n%s\nevents of this run\n%s\nwant equal events", first, all.String())
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestBadLinesAreReported(t *testing.T) {
 		"line,code,reason\n",
 	}
 	if !slices.Equal(rejected, wantRejects) {
-		t.Errorf("rejects\n%s", strings.Join(rejected, ""))
+		t.Errorf("the rejects are\n%s\nwant\n%s", strings.Join(rejected, ""), strings.Join(wantRejects, ""))
 	}
 }
 
@@ -340,20 +340,20 @@ func TestEventLog(t *testing.T) {
 			outcomes[r.Outcome]++
 		}
 		if r.Time.IsZero() || r.Account == "" {
-			t.Errorf("record without a time or an account: %s", line)
+			t.Errorf("the record has no time or no account: %s", line)
 		}
 	}
 	if len(lines) != 500 || events["line"] != 500 {
 		t.Errorf("got %d records for %d lines, want 500 for 500", events["line"], len(lines))
 	}
 	if fmt.Sprint(outcomes["done"]) != got["done"] || fmt.Sprint(outcomes["refused"]) != got["refused"] {
-		t.Errorf("the log has the outcomes %v, the table of apply %v", outcomes, got)
+		t.Errorf("the log has the outcomes %v, the table of apply has %v; want equal numbers of done and refused lines", outcomes, got)
 	}
 	if events["recovery_started"] == 0 || events["recovery_started"] != events["recovery_ended"] {
-		t.Errorf("the log has no recoveries, or not all recoveries have ended: %v", events)
+		t.Errorf("the log has the events %v, want at least 1 recovery and as many ended ones as started ones", events)
 	}
 	if n := events["transfer_debited"]; n == 0 || events["transfer_settled"] != n || events["transfer_credited"] == 0 || events["transfer_credited"] > n {
-		t.Errorf("the log has wrong numbers of debited, credited and settled transfers: %v", events)
+		t.Errorf("the log has the events %v, want as many settled as debited transfers, and at least 1 credited one", events)
 	}
 
 	// The next run appends to the log.
@@ -371,7 +371,7 @@ func TestInterruptedRun(t *testing.T) {
 	cancel()
 	r := call(ctx, "", "apply", file, "--journal", "inmem:")
 	if r.code != exitInterrupted || !strings.Contains(r.errout, "run the command again") {
-		t.Errorf("interrupted run: %+v", r)
+		t.Errorf("interrupted run: %+v, want exit code %d and \"run the command again\"", r, exitInterrupted)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestThousands(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999", 1234567: "1,234,567", -123456: "-123,456"} {
 		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %s", n, got)
+			t.Errorf("thousands(%d) = %s, want %s", n, got, want)
 		}
 	}
 }

@@ -114,11 +114,11 @@ func expect(t *testing.T, r *auditReport, err error, want ...string) {
 	got := found(r)
 	for _, text := range want {
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, text) }) {
-			t.Errorf("violation %q is missing in\n%s", text, strings.Join(got, "\n"))
+			t.Errorf("no violation contains %q; got\n%s", text, strings.Join(got, "\n"))
 		}
 	}
 	if len(want) == 0 && len(got) > 0 {
-		t.Errorf("got the violations\n%s", strings.Join(got, "\n"))
+		t.Errorf("got the violations\n%s\nwant none", strings.Join(got, "\n"))
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAuditOfCorrectBooks(t *testing.T) {
 	report, err := b.audit(t.Context())
 	expect(t, report, err)
 	if report.accounts != 3 || report.events != 16 || report.completed != 1 || report.refunded != 1 || report.unconfirmed != 1 || report.inFlight != 1 {
-		t.Errorf("report of correct books: %+v", report)
+		t.Errorf("report of correct books: %+v, want 3 accounts, 16 events, and 1 completed, refunded, unconfirmed and pending transfer", report)
 	}
 	var s strings.Builder
 	report.print(&s)
@@ -139,7 +139,7 @@ func TestAuditOfCorrectBooks(t *testing.T) {
 OK
 `
 	if s.String() != want {
-		t.Errorf("printed\n%s", s.String())
+		t.Errorf("printed\n%s\nwant\n%s", s.String(), want)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestAuditOfFalsifiedBooks(t *testing.T) {
 			for _, v := range report.violations {
 				sum := v.rule == "totals" || strings.HasSuffix(v.text, "is pending but never debited")
 				if len(v.shown) == 0 && !sum || slices.ContainsFunc(v.shown, func(s string) bool { return strings.Contains(s, "missing") }) {
-					t.Errorf("violation %s: %s shows the events %q", v.rule, v.text, v.shown)
+					t.Errorf("violation %s: %s shows the events %q, want existing events", v.rule, v.text, v.shown)
 				}
 			}
 		})
@@ -446,7 +446,7 @@ func TestPrintedViolations(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.String(), "OK\n") {
-		t.Error("a report with violations prints OK")
+		t.Errorf("a report with violations prints OK:\n%s", s.String())
 	}
 	for range 200 {
 		report.violations = append(report.violations, violation{rule: "test", text: "one more"})
@@ -454,6 +454,6 @@ func TestPrintedViolations(t *testing.T) {
 	s.Reset()
 	report.print(&s)
 	if !strings.Contains(s.String(), fmt.Sprintf("and %d more\n", len(report.violations)-maxShown)) {
-		t.Errorf("the number of omitted violations is missing:\n%s", s.String())
+		t.Errorf("the number %d of omitted violations is missing in\n%s", len(report.violations)-maxShown, s.String())
 	}
 }

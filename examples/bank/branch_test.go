@@ -243,7 +243,7 @@ func TestBranches(t *testing.T) {
 			}
 		}
 		if across == 0 {
-			c.Error("no transfer went to another branch")
+			c.Error("0 transfers went to another branch, want at least 1")
 		}
 		for i := range n { // the destinations do not exist, so the transfers are refunded
 			c.post("branch-2", "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": %q}`, "nobody-"+id(i))
@@ -252,10 +252,10 @@ func TestBranches(t *testing.T) {
 			c.until("branch-3", id(i), `"balance":"100.00","currency":"USD","in_flight":"0.00","pending":[]`)
 		}
 		if id := coordinatorHistory(c); (id != "") != (c.state == stateJournal) {
-			c.Errorf("with the state in %s, the journal has the coordinator %q", c.state, id)
+			c.Errorf("with the state in %s, the journal has the coordinator history %q; want one only with %s", c.state, id, stateJournal)
 		}
 		if r := c.audit("branch-2"); r.completed != n || r.refunded != n || r.accounts != n {
-			c.Errorf("the audit found %d accounts, %d transfers completed, %d refunded", r.accounts, r.completed, r.refunded)
+			c.Errorf("the audit found %d accounts, %d transfers completed, %d refunded; want %d of each", r.accounts, r.completed, r.refunded, n)
 		}
 		if got := c.get("branch-1", "/branch"); strings.Count(got, `"status":"up","reachable":true`) != 3 || strings.Contains(got, `"shards":0`) {
 			c.Error(got)
@@ -300,18 +300,18 @@ func TestBranchEnds(t *testing.T) {
 					}
 					end(c, gone)
 					if r := c.audit(asked); how == "crash" && r.inFlight+r.unconfirmed == 0 {
-						c.Error("no transfer was in flight")
+						c.Errorf("no transfer was in flight after the crash of %s, want at least 1", gone)
 					}
 					c.awaitNothingInFlight(asked)
 					for i := range n {
 						c.until(asked, id(i), `"balance":"100.00"`)
 						if home := c.home(asked, id(i)); home == gone {
-							c.Errorf("%s is on %s, which has ended", id(i), home)
+							c.Errorf("account %s is on %s, which has ended", id(i), home)
 						}
 					}
 				}
 				if r := c.audit("branch-2"); r.completed != 2*n || r.accounts != n {
-					c.Errorf("the audit found %d accounts, %d transfers completed", r.accounts, r.completed)
+					c.Errorf("the audit found %d accounts, %d transfers completed; want %d and %d", r.accounts, r.completed, n, 2*n)
 				}
 				c.open("branch-1") // again
 				c.until("branch-1", id(0), `"balance":"100.00"`)
@@ -373,7 +373,7 @@ func TestBranchWithOtherStore(t *testing.T) {
 		w := httptest.NewRecorder()
 		b.api().ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/ready", nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Options.State is ") {
-			c.Errorf("/ready of a branch with another store: %d %s", w.Code, w.Body)
+			c.Errorf("/ready of a branch with another store: %d %s; want 503 and the field Options.State", w.Code, w.Body)
 		}
 		c.get("branch-1", "/ready")
 	})

@@ -71,17 +71,17 @@ func TestUsage(t *testing.T) {
 	} {
 		r := call(t.Context(), "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.errout, c.want) {
-			t.Errorf("bank %s: %+v", c.args, r)
+			t.Errorf("bank %s: %+v, want exit code %d and %q", c.args, r, c.code, c.want)
 		}
 		if strings.Contains(r.out+r.errout, "sesame") {
-			t.Errorf("bank %s shows a password: %+v", c.args, r)
+			t.Errorf("bank %s prints the password: %+v", c.args, r)
 		}
 	}
 	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 success") {
 		t.Errorf("the help text lacks the exit codes:\n%s", r.out)
 	}
 	if _, err := os.Stat(missing); err == nil {
-		t.Error("a command that only reads created the journal")
+		t.Errorf("a command that only reads created the journal %s", missing)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestGenerate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.csv")
 	must(t, exitOK, "generate", "--accounts", "5", "--commands", "20", "--seed", "3", "-o", path)
 	if data, err := os.ReadFile(path); err != nil || string(data) != first || strings.Count(first, "\n") != 21 {
-		t.Errorf("error %v; the file has\n%s\nthe standard output has\n%s", err, data, first)
+		t.Errorf("generate: error %v; the file has\n%s\nthe standard output has\n%s\nwant equal files of 21 lines", err, data, first)
 	}
 	must(t, exitFailed, "generate", "--accounts", "5", "--commands", "20", "-o", t.TempDir())
 }
@@ -117,7 +117,7 @@ func TestJournalInUse(t *testing.T) {
 	s := newStore(t, name)
 	r := must(t, exitFailed, "audit", "--journal", name)
 	if !strings.Contains(r.errout, "in use") {
-		t.Errorf("audit of a journal in use: %s", r.errout)
+		t.Errorf("audit of a journal in use printed %s, want \"in use\"", r.errout)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestAuditFails(t *testing.T) {
 	}
 	r := must(t, exitFailed, "audit", "--journal", name)
 	if !strings.Contains(r.out, "VIOLATION balance") || !strings.Contains(r.errout, "the audit found 2 violations") {
-		t.Errorf("audit of falsified books: %+v", r)
+		t.Errorf("audit of falsified books: %+v, want a violation of the balance and 2 violations in total", r)
 	}
 }
 
@@ -158,13 +158,13 @@ func TestRatesFromFile(t *testing.T) {
 	}
 	const script = "open alice TWD\ndeposit alice 1 USD\n"
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path); r.out != "balance 0.00 TWD\nbalance 40.00 TWD\n" {
-		t.Errorf("rates from a file: %+v", r)
+		t.Errorf("shell with rates from a file: %+v, want the balance 40.00 TWD", r)
 	}
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path, "--max-rate-age", "1s"); !strings.Contains(r.out, "rate too old") {
-		t.Errorf("rates above the maximum age: %+v", r)
+		t.Errorf("shell with rates above the maximum age: %+v, want \"rate too old\"", r)
 	}
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:"); r.out != "balance 0.00 TWD\nbalance 32.15 TWD\n" {
-		t.Errorf("built-in rates: %+v", r)
+		t.Errorf("shell with built-in rates: %+v, want the balance 32.15 TWD", r)
 	}
 }
 
@@ -173,11 +173,11 @@ func TestUnwritableFiles(t *testing.T) {
 	file := written(t, "1,deposit,alice,1,USD,\n")
 	r := must(t, exitFailed, "apply", file, "--journal", "inmem:", "--rejects", t.TempDir())
 	if !strings.Contains(r.errout, "write the rejects") {
-		t.Errorf("unwritable rejects: %s", r.errout)
+		t.Errorf("apply with unwritable rejects printed %s, want \"write the rejects\"", r.errout)
 	}
 	r = must(t, exitFailed, "apply", file, "--journal", "inmem:", "--log", t.TempDir())
 	if !strings.Contains(r.errout, "open the log") {
-		t.Errorf("unwritable log: %s", r.errout)
+		t.Errorf("apply with an unwritable log printed %s, want \"open the log\"", r.errout)
 	}
 	l, err := openLog(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -220,6 +220,6 @@ func TestVerbose(t *testing.T) {
 	}
 	stopBank(t, b)
 	if !strings.Contains(logged.String(), "disk full") {
-		t.Errorf("the log lacks the journal's error:\n%s", logged.String())
+		t.Errorf("the log lacks the error \"disk full\" of the journal:\n%s", logged.String())
 	}
 }

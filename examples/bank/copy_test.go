@@ -98,7 +98,7 @@ func TestAccountCanBeCopied(t *testing.T) {
 		`"account"`: `"wallet"`,
 	} {
 		if !regexp.MustCompile(from).MatchString(code) {
-			t.Errorf("account.go has no %s", from)
+			t.Errorf("account.go has no text that matches %s", from)
 		}
 		// Methods and functions of the framework keep their names.
 		code = regexp.MustCompile(`(\beventsourcing\.|\.)?`+from).ReplaceAllStringFunc(code, func(s string) string {
@@ -155,11 +155,11 @@ func TestAccountImportsPublicPackages(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, ".")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	for path := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(path, "github.com/refold-io/refold/") && strings.Contains(path, "/internal/") {
-			t.Errorf("the example imports %s", path)
+			t.Errorf("the example imports the internal package %s", path)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestEmbeddedProgram(t *testing.T) {
 	} {
 		out, err := output(bank, append(strings.Fields(c.args), "--journal", name)...)
 		if err != nil || !strings.Contains(out, c.want) {
-			t.Errorf("bank %s: %v\n%s", c.args, err, out)
+			t.Errorf("bank %s: error %v, printed\n%s\nwant %q", c.args, err, out, c.want)
 		}
 	}
 	for _, args := range []string{
@@ -54,7 +54,7 @@ func TestEmbeddedProgram(t *testing.T) {
 	} {
 		out, err := output(bank, strings.Fields(args)...)
 		if err == nil || !strings.Contains(out, "use: go run ./examples/bank") {
-			t.Errorf("bank %s: %v\n%s", args, err, out)
+			t.Errorf("bank %s: error %v, printed\n%s\nwant an error that names the full program", args, err, out)
 		}
 	}
 }

@@ -70,6 +70,6 @@ func TestFaultyJournal(t *testing.T) {
 		})
 	}
 	if fences == 0 {
-		t.Error("no outcome was unknown")
+		t.Error("no write had an unknown outcome, want at least 1 fence")
 	}
 }

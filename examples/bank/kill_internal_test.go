@@ -79,7 +79,7 @@ func (k *killing) run(t *testing.T) {
 	killed := "leveldb:" + filepath.Join(k.dir, "killed")
 	k.killAll(t, killed)
 	if _, finished := k.apply(t, killed, func(int, logRecord) bool { return false }); !finished {
-		t.Fatal("the last run did not finish")
+		t.Fatal("the run after the last kill did not finish")
 	}
 	k.compare(t, killed, want)
 }
@@ -117,7 +117,7 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 	got := readLedger(t, address)
 
 	if len(k.acknowledged) != k.commands {
-		t.Errorf("%d lines were acknowledged, the file has %d", len(k.acknowledged), k.commands)
+		t.Errorf("%d lines were acknowledged, want all %d lines of the file", len(k.acknowledged), k.commands)
 	}
 	for request, n := range got.requests {
 		if n != 1 {
@@ -236,7 +236,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	for lines.Scan() {
 		var r logRecord
 		if err = json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatalf("read the log: %v: %s", err, lines.Bytes())
+			t.Fatalf("the log has an invalid record: %v: %s", err, lines.Bytes())
 		}
 		switch r.Event {
 		case "line":
@@ -273,10 +273,10 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	}
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		t.Fatalf("the killed program: %v\n%s", err, output.String())
+		t.Fatalf("the killed program ended with %v, want an ExitError\n%s", err, output.String())
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the program had ended before the kill: %v\n%s", err, output.String())
+		t.Fatalf("the program ended with %v before the test killed it\n%s", err, output.String())
 	}
 	return hit{inRecovery: len(recovering) > 0, inTransfer: flying > 0}, false
 }
@@ -287,7 +287,7 @@ func (k *killing) check(t *testing.T, address string) {
 	found := readLedger(t, address)
 	for line, outcome := range k.acknowledged {
 		if n := found.requests[requests.FileLine(k.hash, line)]; outcome == "done" && n != 1 {
-			t.Fatalf("line %d was acknowledged before the kill, and is in the journal %d times after it", line, n)
+			t.Fatalf("line %d was acknowledged before the kill, and is in the journal %d times after the kill, want once", line, n)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func (k *killing) must(t *testing.T, args ...string) {
 	t.Helper()
 	var out bytes.Buffer
 	if code := run(context.WithoutCancel(t.Context()), args, strings.NewReader(""), &out, &out); code != exitOK {
-		t.Fatalf("bank %v: exit code %d\n%s", args, code, out.String())
+		t.Fatalf("bank %v: exit code %d, want %d\n%s", args, code, exitOK, out.String())
 	}
 }
 

@@ -44,7 +44,7 @@ func TestLookupsMatchStatement(t *testing.T) {
 			awaitSnapshot(t, b, id)
 		}
 		if n := len(history(t, b, id)); n != len(all) {
-			t.Errorf("%s has %d events, but %d lines in the statement", id, n, len(all))
+			t.Errorf("%s has %d events and %d lines in the statement, want equal numbers", id, n, len(all))
 		}
 		for _, l := range all {
 			for _, without := range []bool{false, l.Number%9 == 0} {
@@ -61,7 +61,7 @@ func TestLookupsMatchStatement(t *testing.T) {
 		}
 	}
 	if snapshots == 0 {
-		t.Error("no snapshot was used")
+		t.Error("no lookup used a snapshot, want at least 1")
 	}
 }
 
@@ -72,7 +72,7 @@ func TestStatementOmitsFences(t *testing.T) {
 	}}.write(t)
 	all := lines(t, b, "alice")
 	if len(all) != 2 || all[1].Number != 3 || all[1].Balance != usd("5") {
-		t.Errorf("statement with fences: %+v", all)
+		t.Errorf("statement with fences: %+v, want 2 lines, the last with number 3 and balance 5.00 USD", all)
 	}
 	for number, want := range map[uint64]string{1: "0", 2: "0", 3: "5", 4: "5"} {
 		seen, err := b.lookup(t.Context(), "alice", pastOf(number, time.Time{}, nil), "")
@@ -99,7 +99,7 @@ func TestStatementBetweenTimes(t *testing.T) {
 		t.Errorf("statement between two times: %+v, %v", some, err)
 	}
 	if some[0].Balance != usd("2") {
-		t.Errorf("the running balance begins with %v", some[0].Balance)
+		t.Errorf("the running balance begins with %v, want 2.00 USD", some[0].Balance)
 	}
 	stop := errors.New("enough")
 	if err := b.statement(t.Context(), "alice", time.Time{}, time.Time{}, func(statementLine) error { return stop }); !errors.Is(err, stop) {
@@ -196,7 +196,7 @@ func TestPastLookups(t *testing.T) {
 		}
 	}
 	if n := b.runtime.Resident()[AccountTypeName]; n != 0 {
-		t.Errorf("%d accounts were started", n)
+		t.Errorf("past lookups have started %d accounts, want 0", n)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestParseMoment(t *testing.T) {
 	for _, text := range []string{"", "yesterday", "2026-13-01", "12:00"} {
 		var m moment
 		if m.UnmarshalText([]byte(text)) == nil || from.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%q was read as %v", text, m)
+			t.Errorf("the invalid time %q was parsed as %v", text, m)
 		}
 	}
 }
@@ -260,10 +260,10 @@ func TestReadingChangesNothing(t *testing.T) {
 	must(t, exitOK, "apply", file, "--journal", db)
 	for range 2 {
 		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--at-seq", "2"); !strings.Contains(r.out, "balance      10.00 USD\n") {
-			t.Errorf("lookup after event 2:\n%s", r.out)
+			t.Errorf("lookup after event 2 printed\n%s\nwant the balance 10.00 USD", r.out)
 		}
 		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--without", "2,3", "--in", "TWD"); !strings.Contains(r.out, "balance      0.00 USD\nvalue        0.00 TWD at 32.15") {
-			t.Errorf("lookup without events 2 and 3:\n%s", r.out)
+			t.Errorf("lookup without events 2 and 3 printed\n%s\nwant the balance 0.00 USD and the value in TWD", r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db); strings.Count(r.out, "\n") != 3 {
 			t.Errorf("the statement has %d lines, want 3:\n%s", strings.Count(r.out, "\n"), r.out)

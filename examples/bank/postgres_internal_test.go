@@ -17,7 +17,7 @@ func TestBankOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	if r := must(t, exitFailed, "audit", "--journal", dsn); !strings.Contains(r.errout, "open the journal: postgres: ") {
-		t.Errorf("audit of an empty database: %+v", r)
+		t.Errorf("audit of an empty database: %+v, want an error of postgres", r)
 	}
 	file := written(t, "1,open,alice,,USD,Alice\n2,deposit,alice,5,USD,\n3,open,bob,,TWD,\n4,transfer,alice,1,USD,bob\n")
 	for _, want := range []string{" 4\n", " 0\n"} {
@@ -31,7 +31,7 @@ func TestBankOnPostgres(t *testing.T) {
 		t.Errorf("lookup: %+v, want 4.00 USD", r)
 	}
 	if r := must(t, exitOK, "refold", "rebuild", "account|alice", "--journal", dsn); !strings.Contains(r.out, "equal") {
-		t.Errorf("refold rebuild: %+v", r)
+		t.Errorf("refold rebuild: %+v, want equal states", r)
 	}
 	if r := call(t.Context(), "deposit alice 1 USD\n", "shell", "--journal", dsn); r.out != "balance 5.00 USD\n" {
 		t.Errorf("shell: %+v, want the balance 5.00 USD", r)
@@ -73,7 +73,7 @@ func TestBankSurvivesServerRestarts(t *testing.T) {
 	})
 	<-restarted
 	if !finished || kills != k.kills {
-		t.Fatalf("apply finished: %v, after %d of %d kills", finished, kills, k.kills)
+		t.Fatalf("apply finished: %v, after %d of %d kills; want true after all kills", finished, kills, k.kills)
 	}
 	k.compare(t, dsn, want)
 }

@@ -97,7 +97,7 @@ func TestProject(t *testing.T) {
 			t.Fatal(err)
 		}
 		if total := report.total(c); total.deposits.Cmp(integer(deposited)) != 0 || total.withdrawals.Cmp(integer(withdrawn)) != 0 || deposited == "0" {
-			t.Errorf("%s: the table has %s deposited and %s withdrawn, the audit %s and %s", c, deposited, withdrawn, &total.deposits, &total.withdrawals)
+			t.Errorf("%s: the table has %s deposited and %s withdrawn, the audit has %s and %s; want equal sums, and deposits", c, deposited, withdrawn, &total.deposits, &total.withdrawals)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestProjectIntoInvalidTable(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"project", "--once", "--journal", dsn}, strings.NewReader(""), io.Discard, &stderr)
 	if got := stderr.String(); code != exitFailed || strings.Count(got, "failed, restarting") != 3 || !strings.Contains(got, "bank: ") {
-		t.Errorf("exit code %d, stderr\n%s", code, got)
+		t.Errorf("project into an invalid table: exit code %d, want %d after 3 restarts; stderr\n%s", code, exitFailed, got)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestProjectWhileBankRuns(t *testing.T) {
 		<-out // started
 		interrupt()
 		if code := <-result; code != exitOK {
-			t.Errorf("interrupted project: exit code %d", code)
+			t.Errorf("interrupted project: exit code %d, want %d", code, exitOK)
 		}
 	}
 	must(t, exitOK, "project", "--once", "--journal", dsn)
@@ -182,6 +182,6 @@ func TestProjectMistakes(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("interrupted"))
 	if code := run(ctx, []string{"totals", "--journal", dsn}, strings.NewReader(""), io.Discard, io.Discard); code != exitFailed {
-		t.Errorf("interrupted totals: exit code %d", code)
+		t.Errorf("interrupted totals: exit code %d, want %d", code, exitFailed)
 	}
 }

@@ -22,15 +22,15 @@ func TestOperatorCommands(t *testing.T) {
 		"--journal " + name + " refold verify account|bob": "0 problems",
 	} {
 		if r := must(t, exitOK, strings.Fields(args)...); !strings.Contains(r.out, want) || r.errout != "" {
-			t.Errorf("bank %s: %+v", args, r)
+			t.Errorf("bank %s: %+v, want %q and no errors", args, r, want)
 		}
 	}
 	other := "leveldb:" + filepath.Join(dir, "other")
 	if r := must(t, exitOK, "refold", "copy", name, other); !strings.Contains(r.out, "on both sides: equal") {
-		t.Errorf("refold copy: %+v", r)
+		t.Errorf("refold copy: %+v, want equal sides", r)
 	}
 	must(t, exitOK, "audit", "--journal", other)
 	if r := must(t, exitUsage, "refold", "rebuild", "ledger|main", "--journal", name); !strings.Contains(r.errout, `the type "ledger" is not part of this program`) {
-		t.Errorf("refold rebuild of an unknown type: %+v", r)
+		t.Errorf("refold rebuild of an unknown type: %+v, want an error about the type \"ledger\"", r)
 	}
 }

@@ -87,7 +87,7 @@ func TestServeOnNodes(t *testing.T) {
 				return words[i+1]
 			}
 		}
-		t.Fatalf("%s is not in %v", name, words)
+		t.Fatalf("the word %s is missing in the printed line %v", name, words)
 		return ""
 	}
 	call := newCaller(2 * time.Minute)
@@ -119,7 +119,7 @@ func TestServeOnNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line := <-out; line != "branch-3 has ended: cluster: this node was downed\n" {
-		t.Errorf("output after the down of branch-3: %q", line)
+		t.Errorf("output after the down of branch-3: %q, want \"this node was downed\"", line)
 	}
 	for i := range 9 {
 		must(http.MethodGet, urls[i%2]+"/accounts/"+id(i), "", `"balance":"5.00"`)
@@ -135,14 +135,14 @@ func TestServeOnNodes(t *testing.T) {
 	}
 	must(http.MethodDelete, urls[0]+"/nodes/branch-2", "", "branch-2 stops without leaving")
 	if line := <-out; line != "branch-2 has ended: cluster: this node was stopped\n" {
-		t.Errorf("output after the stop of branch-2: %q", line)
+		t.Errorf("output after the stop of branch-2: %q, want \"this node was stopped\"", line)
 	}
 	for i := range 9 {
 		must(http.MethodGet, urls[0]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
 	stop()
 	if got := <-code; got != exitFailed || errout.String() != "bank: branch-3: cluster: this node was downed\n" {
-		t.Errorf("exit code %d, %s", got, errout.String())
+		t.Errorf("exit code %d, standard error %q; want %d and the down of branch-3", got, errout.String(), exitFailed)
 	}
 }
 
@@ -163,6 +163,6 @@ func TestServeOnNodesStops(t *testing.T) {
 		last = line
 	}
 	if got := <-code; got != exitOK || last != "stopped\n" || errout.String() != "" {
-		t.Errorf("exit code %d, %s, %s", got, last, errout.String())
+		t.Errorf("exit code %d, last line %q, standard error %q; want %d, \"stopped\" and nothing", got, last, errout.String(), exitOK)
 	}
 }

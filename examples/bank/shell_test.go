@@ -72,11 +72,11 @@ func TestShellProgram(t *testing.T) {
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	r := call(t.Context(), "open alice USD\ndeposit alice 5 USD\n", "shell", "--journal", db)
 	if r.code != exitOK || r.out != "balance 0.00 USD\nbalance 5.00 USD\n" {
-		t.Errorf("first shell: %+v", r)
+		t.Errorf("first shell: %+v, want the balances 0.00 USD and 5.00 USD", r)
 	}
 	r = call(t.Context(), "open bob USD\ntransfer alice bob 5 USD\nstatement alice\nlookup alice\n", "shell", "--journal", db)
 	if r.code != exitOK || !strings.Contains(r.out, "transfer 1, balance 0.00 USD\n") || !strings.Contains(r.out, "transfer 1 to bob\n") {
-		t.Errorf("second shell: %+v", r)
+		t.Errorf("second shell: %+v, want transfer 1 to bob and the balance 0.00 USD", r)
 	}
 }
 

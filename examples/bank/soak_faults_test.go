@@ -86,7 +86,7 @@ func (s *soak) inject(f fault) {
 		p.signal(r, syscall.SIGTERM)
 		<-r.dead
 		if r.exit != nil {
-			s.Errorf("%s: exit after SIGTERM: %v", victim, r.exit)
+			s.Errorf("%s: exit after SIGTERM: %v, want exit status 0", victim, r.exit)
 		}
 		sleep(s.Context(), s.upTo(3*time.Second))
 	}

@@ -84,7 +84,7 @@ func (s *soak) suspendOne(admin *sharding.Admin) {
 		slowest = max(slowest, time.Since(began))
 		at := s.find(admin, coordinator, account)
 		if home, _, _ := strings.Cut(at.Home, "#"); !slices.Contains(running, home) {
-			s.Errorf("shard %d is on %q", at.Shard, at.Home)
+			s.Errorf("shard %d is on %q, want one of %v", at.Shard, at.Home, running)
 		}
 	}
 	s.Logf("the first account of a new shard was open after %v at most", slowest.Round(time.Millisecond))

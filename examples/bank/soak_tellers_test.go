@@ -71,7 +71,7 @@ func (t *tellers) start() {
 	opener := &teller{tellers: t, random: rand.New(rand.NewPCG(t.seed, 2))}
 	for _, id := range t.accounts {
 		if status, answer, _ := opener.persist("/accounts", asJSON(map[string]string{"id": id, "currency": "USD", "request_id": "open"})); status != http.StatusOK {
-			t.s.Fatalf("open %s: %d %s", id, status, answer)
+			t.s.Fatalf("open %s: status %d, want %d: %s", id, status, http.StatusOK, answer)
 		}
 	}
 	for i := range t.s.tellers {
@@ -137,7 +137,7 @@ func (t *teller) change(op tellerOp) {
 	case code == ErrInsufficient.Code():
 		got.refused = true
 	default:
-		t.s.Errorf("%s of %s: %d %s", op.kind, op.account, status, answer)
+		t.s.Errorf("%s of %s: unexpected status %d: %s", op.kind, op.account, status, answer)
 		return
 	}
 	operation := porcupine.Operation{ClientId: t.number, Input: op, Call: call, Output: got, Return: end}
@@ -183,7 +183,7 @@ func (t *teller) look(account string) (view accountBody, ok bool) {
 		return view, false
 	}
 	if status != http.StatusOK || json.Unmarshal([]byte(answer), &view) != nil {
-		t.s.Errorf("look up %s: %d %s", account, status, answer)
+		t.s.Errorf("look up %s: status %d, want %d and an account: %s", account, status, http.StatusOK, answer)
 		return view, false
 	}
 	t.note("", porcupine.Operation{

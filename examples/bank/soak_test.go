@@ -155,7 +155,7 @@ func (s *soak) compare(acknowledged int, want ledger) {
 	s.Helper()
 	got := readLedger(s.T, s.address)
 	if acknowledged != s.lines.commands {
-		s.Errorf("%d lines were answered, the file has %d", acknowledged, s.lines.commands)
+		s.Errorf("%d lines were answered, want all %d lines of the file", acknowledged, s.lines.commands)
 	}
 	done := maps.Clone(got.requests)
 	maps.DeleteFunc(done, func(request string, _ int) bool {

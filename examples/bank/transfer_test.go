@@ -24,17 +24,17 @@ func TestTransfer(t *testing.T) {
 	do(t, b, "alice", Deposit{Amount: usd("100")})
 	got := do(t, b, "alice", Transfer{Amount: twd("1000"), To: "bob"}) // 31.00 USD at the source
 	if got != (Receipt{Balance: usd("69"), Transfer: 1}) {
-		t.Errorf("transfer: got %+v", got)
+		t.Errorf("transfer: got %+v, want transfer 1 and balance 69.00 USD", got)
 	}
 	settled(t, b, "alice")
 	balance(t, b, "alice", usd("69"))
 	balance(t, b, "bob", twd("996.65")) // 31.00 USD at the destination's rate
 	if got := names(t, b, "alice"); got != "Opened Deposited TransferStarted TransferCompleted" {
-		t.Errorf("events of alice: %s", got)
+		t.Errorf("events of alice: %s, want Opened, Deposited, TransferStarted and TransferCompleted", got)
 	}
 	credited, _ := history(t, b, "bob")[1].event.(Credited)
 	if credited.Original != usd("31") || credited.Amount != twd("996.65") || credited.Rate != "32.15" || credited.From != "alice" {
-		t.Errorf("credited event: %+v", credited)
+		t.Errorf("credited event: %+v, want 31.00 USD from alice as 996.65 TWD at 32.15", credited)
 	}
 	report := audited(t, b)
 	if report.completed != 1 || report.inFlight != 0 {
@@ -111,7 +111,7 @@ func TestRefusedCreditStaysRefused(t *testing.T) {
 	refused(t, b, "bob", ErrNotOpen, credit("alice", 1, 1, usd("5")))
 	balance(t, b, "bob", usd("5"))
 	if got := names(t, b, "bob"); got != "CreditRefused Opened Credited" {
-		t.Errorf("events of bob: %s", got)
+		t.Errorf("events of bob: %s, want CreditRefused, Opened and Credited", got)
 	}
 	stopBank(t, b)
 }
@@ -134,7 +134,7 @@ func TestTransferWaitsForRate(t *testing.T) {
 		synctest.Wait()
 		view := do(t, b, "alice", Lookup{})
 		if len(view.Pending) != 1 || view.Pending[0] != (Pending{1, "bob", twd("100")}) || view.InFlight != twd("100") || !view.Balance.IsZero() {
-			t.Errorf("lookup before the rate: %+v", view)
+			t.Errorf("lookup before the rate: %+v, want 100.00 TWD pending and in flight, and a zero balance", view)
 		}
 		if got := names(t, b, "bob"); got != "Opened" {
 			t.Errorf("events of bob: %s, want Opened", got)
@@ -173,7 +173,7 @@ func TestTransferSurvivesCrash(t *testing.T) {
 	balance(t, b, "alice", twd("70"))
 	balance(t, b, "bob", usd("0.93"))
 	if n := countEvents[Credited](t, b, "bob"); n != 3 {
-		t.Errorf("the account was credited %d times", n)
+		t.Errorf("bob was credited %d times, want 3", n)
 	}
 	audited(t, b)
 	stopBank(t, b)
@@ -255,7 +255,7 @@ func TestWake(t *testing.T) {
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
 	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {
-		t.Errorf("%d accounts run", n)
+		t.Errorf("%d accounts run after Wake, want 2", n)
 	}
 	stopBank(t, b)
 }

@@ -128,7 +128,7 @@ func TestReadStopsAtFileError(t *testing.T) {
 	t.Parallel()
 	file := io.MultiReader(strings.NewReader("1,close,a,,,\n1,clo"), iotest.ErrReader(errors.New("disk on fire")))
 	if got := strings.Join(read(file), "; "); got != "1 close a; line 2: disk on fire" {
-		t.Errorf("lines of a file with a read error: %q", got)
+		t.Errorf("lines of a file with a read error: %q, want line 1 and the error of line 2", got)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestSameSeedSameFile(t *testing.T) {
 	}
 	plan.Seed++
 	if bytes.Equal(first, generate(t, plan)) {
-		t.Error("two seeds generated the same file")
+		t.Errorf("the seeds %d and %d generated the same file", plan.Seed-1, plan.Seed)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestGeneratedFilesCanBeRead(t *testing.T) {
 			commands[line.Command]++
 		}
 		if lines != 20_000 || !opens || len(commands) != 5 {
-			t.Errorf("the file has %d lines, opens its accounts first: %v, commands %v", lines, opens, commands)
+			t.Errorf("the file has %d lines, opens its accounts first: %v, commands %v; want 20000, true and 5 commands", lines, opens, commands)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestGenerateRefuses(t *testing.T) {
 	t.Parallel()
 	for _, p := range []batch.Plan{{}, {Accounts: 1}, {Accounts: 5, Commands: 4}, {Accounts: -1, Commands: 4}} {
 		if err := batch.Generate(io.Discard, p); err == nil {
-			t.Errorf("Generate accepts the plan %+v", p)
+			t.Errorf("Generate with the plan %+v returned no error", p)
 		}
 	}
 	full := errors.New("full")
@@ -276,7 +276,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if l.Number != 3 || l.Account == "" || l.Command == batch.Transfer && l.To == "" {
-			t.Fatalf("%q: %+v", text, l)
+			t.Fatalf("Parse(3, %q) = %+v, want line 3 with an account, and a transfer with a destination", text, l)
 		}
 	})
 }
@@ -294,7 +294,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 			if number <= last || number > most {
-				t.Fatalf("Read yields line %d after line %d of a file with %d lines", number, last, most)
+				t.Fatalf("Read yields line %d after line %d of a file with %d lines, want rising numbers", number, last, most)
 			}
 			last = number
 		}

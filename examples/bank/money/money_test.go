@@ -273,7 +273,7 @@ func FuzzRate(f *testing.F) {
 			t.Fatalf("%d at %s: %v", minor, r, err)
 		}
 		if err == nil && got.Minor() != 0 && (got.Minor() > 0) != (minor > 0) {
-			t.Fatalf("%d at %s is %v", minor, r, got)
+			t.Fatalf("%d at %s converts to %v, want the same sign", minor, r, got)
 		}
 	})
 }

@@ -143,7 +143,7 @@ func TestFileChanges(t *testing.T) {
 		write(t, path, 3, `{"rates": [`) // half written
 		check("31.5")
 		if !strings.Contains(log.String(), "keeping the last valid rates") {
-			t.Errorf("the change was not logged: %s", log.String())
+			t.Errorf("the log of an invalid file is %s, want \"keeping the last valid rates\"", log.String())
 		}
 		write(t, path, 4, one("32"))
 		check("32")

@@ -43,7 +43,7 @@ func TestRequestWithoutID(t *testing.T) {
 	m.Record("", "deposit 1", 41)
 	check(t, &m, "", "deposit 1", 0, nil)
 	if len(m.Recent) != 0 {
-		t.Error("a request without an ID was stored")
+		t.Errorf("%d requests are stored after a request without an ID, want 0", len(m.Recent))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestHighestLineOfFile(t *testing.T) {
 	check(t, &m, requests.FileLine(b, 7), "x", 77, nil)
 	check(t, &m, requests.FileLine(b, 8), "x", 0, nil)
 	if len(m.Files) != 2 || len(m.Recent) != 0 {
-		t.Errorf("%d files and %d other requests are stored", len(m.Files), len(m.Recent))
+		t.Errorf("%d files and %d other requests are stored, want 2 and 0", len(m.Files), len(m.Recent))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestParseFileLine(t *testing.T) {
 		hash + ":9223372036854775808", strings.ToUpper(hash) + ":1", hash[1:] + ":1", "0" + hash + ":1", hash[:31] + "g:1",
 	} {
 		if _, _, ok := requests.ParseFileLine(id); ok {
-			t.Errorf("ParseFileLine accepts %q", id)
+			t.Errorf("ParseFileLine(%q) = true, want false", id)
 		}
 	}
 }
