@@ -127,7 +127,7 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	}
 	decide(t, state, "loan") // as a node does
 	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {
-		t.Errorf("removal while a node writes: error %v", err)
+		t.Errorf("removal while a node writes: error %v, want ErrConflict", err)
 	}
 	decide(t, state, "account") // starts a new history
 	remove(0, `\|account +2 +0 +20.*\n.*\|loan +2 +0 +20`)

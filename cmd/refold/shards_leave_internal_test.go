@@ -101,13 +101,13 @@ func TestShardsOfLeavingNode(t *testing.T) {
 			common, n := &shardsCommand{Type: "t"}, newNodes(c.pair)
 			var text, object, errs bytes.Buffer
 			if err := (&shardsListCommand{}).list(t.Context(), &text, common, n); !errors.Is(err, c.want) || c.want == nil && err != nil {
-				t.Errorf("list: %v", err)
+				t.Errorf("list: error %v, want %v", err, c.want)
 			}
 			if !strings.Contains(text.String(), c.row) || strings.Contains(text.String(), "\nc ") || strings.Contains(text.String(), "\nd ") {
 				t.Errorf("list printed\n%s\nwant the row %q, and no rows of c and d", &text, c.row)
 			}
 			if err := (&shardsListCommand{JSON: true}).list(t.Context(), &object, common, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
-				t.Errorf("printed %s, error %v", &object, err)
+				t.Errorf("list --json printed %s, error %v; want %s, %v", &object, err, c.json, c.want)
 			}
 			all, types, err := common.regions(t.Context(), n)
 			if err != nil {

@@ -292,7 +292,7 @@ func TestSnapshotIsComplete(t *testing.T) {
 	encoded := func(opts eventsourcing.FoldOptions[Event], snapshots bool) string {
 		folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, "alice", opts)
 		if err != nil || (folded.SnapshotNr > 0) != snapshots {
-			t.Fatalf("snapshot %d, %v", folded.SnapshotNr, err)
+			t.Fatalf("Fold used snapshot %d, error %v; want a snapshot: %v", folded.SnapshotNr, err, snapshots)
 		}
 		account := folded.State
 		data, err := stateOf(account)

@@ -335,7 +335,7 @@ func TestServe(t *testing.T) {
 	greeting := <-out
 	url, _, _ := strings.Cut(strings.TrimPrefix(greeting, "The bank is open at "), "\n")
 	if got := get(t.Context(), url+"/"); got != greeting || strings.Count(got, "curl") != 3 {
-		t.Errorf("%s returns\n%s\nwhich differs from the greeting\n%s", url, got, greeting)
+		t.Errorf("%s returns\n%s\nwant the printed greeting with 3 calls\n%s", url, got, greeting)
 	}
 	if got := get(t.Context(), url+"/openapi.json"); got != string(openAPI) {
 		t.Errorf("GET /openapi.json returns %.100s, want the embedded file", got)

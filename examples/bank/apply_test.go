@@ -344,7 +344,7 @@ func TestEventLog(t *testing.T) {
 		}
 	}
 	if len(lines) != 500 || events["line"] != 500 {
-		t.Errorf("got %d records for %d lines, want 500 for 500", events["line"], len(lines))
+		t.Errorf("the log has %d records of lines for %d different lines, want 500 for 500", events["line"], len(lines))
 	}
 	if fmt.Sprint(outcomes["done"]) != got["done"] || fmt.Sprint(outcomes["refused"]) != got["refused"] {
 		t.Errorf("the log has the outcomes %v, the table of apply has %v; want equal numbers of done and refused lines", outcomes, got)
@@ -360,7 +360,7 @@ func TestEventLog(t *testing.T) {
 	must(t, exitOK, "apply", file, "--journal", db, "--log", log)
 	more, err := os.ReadFile(log)
 	if err != nil || !bytes.HasPrefix(more, data) || len(more) == len(data) {
-		t.Errorf("the log has %d bytes after the second run and %d bytes before it, %v", len(more), len(data), err)
+		t.Errorf("the log has %d bytes after the second run and %d bytes before it, error %v; want added bytes", len(more), len(data), err)
 	}
 }
 
@@ -414,7 +414,7 @@ func TestSurvey(t *testing.T) {
 		"": 0, "x": 1, "x\n": 1, "x\ny": 2, batch.Header: 0, batch.Header + "\n": 0, batch.Header + "\nx\ny": 2,
 	} {
 		if _, n, err := survey(strings.NewReader(file)); n != want || err != nil {
-			t.Errorf("survey of %q = %d commands, error %v", file, n, err)
+			t.Errorf("survey of %q = %d commands, error %v; want %d", file, n, err, want)
 		}
 	}
 }

@@ -422,7 +422,7 @@ func TestAuditCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.audit(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("audit with a canceled context: %v", err)
+		t.Errorf("audit with a canceled context: error %v, want context.Canceled", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func (c *chain) crash(name string) {
 	delete(c.branches, name)
 	b.node.Stop()
 	if err := b.close(); err != nil {
-		c.Errorf("%s: %v", name, err)
+		c.Errorf("close of %s: %v", name, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (c *chain) leave(name string) {
 	b := c.branches[name]
 	delete(c.branches, name)
 	if err := b.shutdown(c.Context()); err != nil {
-		c.Errorf("%s: %v", name, err)
+		c.Errorf("shutdown of %s: %v", name, err)
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *chain) home(asked, id string) string {
 	}
 	home, known, err := region.Home(c.Context(), shard)
 	if err != nil || !known {
-		c.Fatalf("%s does not report the home of %s: %v", asked, id, err)
+		c.Fatalf("%s does not return the home of %s: error %v", asked, id, err)
 	}
 	return home.Name
 }
@@ -353,7 +353,7 @@ func TestPausedBranch(t *testing.T) {
 			for known := false; !known; {
 				time.Sleep(10 * time.Millisecond) // of the bubble
 				if _, known, err = region.Home(c.Context(), shard); err != nil || time.Since(began) > 2*time.Second {
-					c.Fatalf("shard %d has no home after %v: %v", shard, time.Since(began), err)
+					c.Fatalf("shard %d has no home after %v, want one within 2s: error %v", shard, time.Since(began), err)
 				}
 			}
 		}

@@ -95,7 +95,7 @@ func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Request[A
 	t.Helper()
 	answer, err := eventsourcing.Ask(t.Context(), b.account(id), command)
 	if err != nil {
-		t.Fatalf("%s: %+v: %v", id, command, err)
+		t.Fatalf("%s: %+v: error %v, want a reply", id, command, err)
 	}
 	return answer
 }

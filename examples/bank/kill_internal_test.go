@@ -128,7 +128,7 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 		t.Errorf("%d lines were executed, %d in the undisturbed run", len(got.requests), len(want.requests))
 	}
 	if !maps.Equal(got.balances, want.balances) {
-		t.Errorf("the balances differ from those of an undisturbed run")
+		t.Errorf("the balances after the kills are not equal to those of an undisturbed run")
 	}
 	if k.sameEvents {
 		for id := range want.events {

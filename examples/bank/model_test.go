@@ -209,7 +209,7 @@ func TestAccountsMatchModel(t *testing.T) {
 		})
 		report, err := b.audit(t.Context())
 		if err != nil || len(report.violations) > 0 {
-			rt.Fatalf("audit: violations %v, error %v", found(report), err)
+			rt.Fatalf("audit: violations %v, error %v; want none", found(report), err)
 		}
 	})
 }

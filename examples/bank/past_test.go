@@ -96,7 +96,7 @@ func TestStatementBetweenTimes(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(some) < 3 || some[0].Time.Before(all[2].Time) || some[len(some)-1].Time.After(all[4].Time) {
-		t.Errorf("statement between two times: %+v, %v", some, err)
+		t.Errorf("statement between two times: %+v, error %v; want at least 3 lines between the times", some, err)
 	}
 	if some[0].Balance != usd("2") {
 		t.Errorf("the running balance begins with %v, want 2.00 USD", some[0].Balance)
@@ -239,10 +239,10 @@ func TestParseMoment(t *testing.T) {
 	}
 	var from beginning
 	if err := from.UnmarshalText([]byte("2026-07-01")); err != nil || from.Format(time.RFC3339) != "2026-07-01T00:00:00Z" {
-		t.Errorf("start of a date: got %v, error %v", from, err)
+		t.Errorf("start of a date: got %v, error %v; want 2026-07-01T00:00:00Z", from, err)
 	}
 	if err := from.UnmarshalText([]byte("2026-07-01T12:00:00Z")); err != nil || !from.Equal(noon) {
-		t.Errorf("start at a time: got %v, error %v", from, err)
+		t.Errorf("start at a time: got %v, error %v; want %v", from, err, noon)
 	}
 	for _, text := range []string{"", "yesterday", "2026-13-01", "12:00"} {
 		var m moment

@@ -259,6 +259,6 @@ func (p *processes) drain() {
 func (p *processes) signal(r *process, s syscall.Signal) {
 	p.s.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.s.Errorf("%s: %v", r.name, err)
+		p.s.Errorf("signal %s: %v", r.name, err)
 	}
 }

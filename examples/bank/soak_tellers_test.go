@@ -211,7 +211,7 @@ func (t *teller) persist(path, body string) (status int, answer string, attempts
 func (t *teller) minor(balance string) int64 {
 	amount, err := money.Parse(balance, money.USD)
 	if err != nil {
-		t.s.Errorf("balance %q: %v", balance, err)
+		t.s.Errorf("parse the balance %q: %v", balance, err)
 	}
 	return amount.Minor()
 }

@@ -172,7 +172,7 @@ func (s *soak) compare(acknowledged int, want ledger) {
 	}
 	maps.DeleteFunc(got.balances, func(id, _ string) bool { return strings.HasPrefix(id, AccountTypeName+"|"+sharedPrefix) })
 	if !maps.Equal(got.balances, want.balances) {
-		s.Error("the balances differ from those of an undisturbed run")
+		s.Error("the balances after the faults are not equal to those of an undisturbed run")
 	}
 	if !s.Failed() {
 		s.Logf("%d lines were executed once, the others were refused as in the undisturbed run, and the balances of %d accounts are equal",

@@ -251,7 +251,7 @@ func TestWake(t *testing.T) {
 
 	b = startBank(t, s, testRates)
 	if n, err := b.wake(t.Context()); n != 1 || err != nil {
-		t.Errorf("Wake started %d accounts, error %v", n, err)
+		t.Errorf("Wake started %d accounts, error %v; want 1", n, err)
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
 	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {

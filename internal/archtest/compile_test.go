@@ -82,7 +82,7 @@ func TestMistakesDoNotCompile(t *testing.T) {
 	t.Parallel()
 	imports := exportdata.Importer(t, "github.com/refold-io/refold/eventsourcing")
 	if err := typeCheck(t, imports, correctProgram); err != nil {
-		t.Fatalf("the correct program: %v", err)
+		t.Fatalf("the correct program does not compile: %v", err)
 	}
 	for name, change := range map[string][2]string{
 		"a command of another entity is asked":  {`Ref("1"), deposit{})`, `Ref("1"), ship{})`},

@@ -79,7 +79,7 @@ func TestMutantsCompile(t *testing.T) {
 	imports := exportdata.Importer(t, slices.Compact(packages)...)
 	for m, files := range changed {
 		if err := typeCheck(imports, source.Root, m.Package, files); err != nil {
-			t.Errorf("mutant %s: %v", m.Name, err)
+			t.Errorf("mutant %s does not compile: %v", m.Name, err)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func TestRun(t *testing.T) {
 	}
 	source, err := os.ReadFile(filepath.Join(r.Source.Root, "m.go"))
 	if err != nil || !strings.Contains(string(source), "a + b") {
-		t.Errorf("the source was changed: %s, %v", source, err)
+		t.Errorf("the run has changed the source: %s, error %v; want a + b", source, err)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestLarge(t *testing.T) {
 	case r.AllUp > 45*time.Second || r.Decided > 38*time.Second:
 		t.Errorf("all nodes are Up after %v, want 45s; the crash is decided after %v, want 38s", r.AllUp, r.Decided)
 	case r.Messages[link.Control] < 18 || r.Messages[link.Control] > 24: // 9 heartbeats, 9 answers, an echo, some gossip
-		t.Errorf("%v messages per second, want 18 to 24 on the control lane", r.Messages)
+		t.Errorf("each node sends %v messages per second by lane, want 18 to 24 on the control lane", r.Messages)
 	}
 	if again := l.Run(); again != r {
 		t.Errorf("two runs with the same seed: got %+v and %+v, want equal results", r, again)

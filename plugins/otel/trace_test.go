@@ -330,7 +330,7 @@ func TestNoMetadataWithoutTraces(t *testing.T) {
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
 		if err != nil || e.Metadata != nil {
-			t.Errorf("got metadata %v, error %v", e.Metadata, err)
+			t.Errorf("the event has metadata %v, error %v; want none", e.Metadata, err)
 		}
 	}
 }

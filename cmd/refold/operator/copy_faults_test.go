@@ -41,7 +41,7 @@ func TestCopyToTargetInUse(t *testing.T) {
 	record(t, from, "a|1", "w", good(5)...)
 	_, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &sharedTarget{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
 	if !errors.Is(err, journal.ErrConflict) || !strings.Contains(err.Error(), "target: another program writes to it") {
-		t.Errorf("error %v, want ErrConflict", err)
+		t.Errorf("first copy: error %v, want ErrConflict", err)
 	}
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, operator.ErrDifferent) {
 		t.Errorf("next copy: error %v, want ErrDifferent", err)
@@ -86,7 +86,7 @@ func TestCopyAfterLateWrites(t *testing.T) {
 		},
 	})
 	if err != nil || len(report.Problems) > 0 {
-		t.Fatalf("Copy = %+v, error %v", report, err)
+		t.Fatalf("Copy = %+v, error %v; want no problems", report, err)
 	}
 	if last.Done != last.Total {
 		t.Errorf("the progress ended at %d of %d, want equal numbers", last.Done, last.Total)
@@ -144,7 +144,7 @@ func TestCopyOfDamagedSource(t *testing.T) {
 			}
 			_, err := operator.Copy(t.Context(), &operator.Source{Journal: ranged{c.source}}, to, operator.CopyOptions{})
 			if !errors.Is(err, c.want) {
-				t.Errorf("error %v, want %v", err, c.want)
+				t.Errorf("Copy returned the error %v, want %v", err, c.want)
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestCopyCanceled(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+		t.Errorf("Copy returned the error %v, want context.Canceled", err)
 	}
 	copied(t, from, to)
 }

@@ -64,7 +64,7 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	do := func(sql string) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+			t.Fatalf("execute %s: %v", sql, err)
 		}
 	}
 	do(fmt.Sprintf(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -86,7 +86,7 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	count := func(sql string) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+			t.Fatalf("query %s: %v", sql, err)
 		}
 		return n
 	}

@@ -408,13 +408,13 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	}
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: inUse})
 	if err != nil || len(report.Problems) > 0 {
-		t.Fatalf("Copy of a source in use: problems %v, error %v", report.Problems, err)
+		t.Fatalf("Copy of a source in use: problems %v, error %v; want none", report.Problems, err)
 	}
 	if report.GrownIDs == 1 && report.AddedRecords == 3 { // "z" was appended after the last check
 		report, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{})
 	}
 	if err != nil || report.IDs != 4 || report.GrownIDs != 0 || report.AddedRecords != 0 {
-		t.Errorf("report %+v, %v", report, err)
+		t.Errorf("Copy = %+v, error %v; want 4 IDs and no added records", report, err)
 	}
 	same(t, from, to)
 }
@@ -433,6 +433,6 @@ func TestCopyReportsExtraContents(t *testing.T) {
 	}
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Progress: spoil})
 	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].String(), "the copy differs") {
-		t.Errorf("report %+v, %v", report, err)
+		t.Errorf("Copy = %+v, error %v; want the problem that the copy differs", report, err)
 	}
 }

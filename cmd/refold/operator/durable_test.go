@@ -205,6 +205,6 @@ func TestDurableProblems(t *testing.T) {
 	ddata(t, nil, "keys", "--dir", empty, "--limit=-1").want(t, operator.ExitFailed, "--limit is -1")
 	ddata(t, nil, "keys").want(t, operator.ExitFailed, "--dir")
 	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
-		t.Errorf("the commands created %v, error %v", left, err)
+		t.Errorf("the commands created %v, error %v; want no files", left, err)
 	}
 }

@@ -82,7 +82,7 @@ func TestVerifyWithPanickingEntity(t *testing.T) {
 			Entities:  []operator.Linked{operator.Entity(typ)},
 		})
 		if err != nil || report.Found() != 1 || !strings.Contains(report.Problems[0].String(), want) {
-			t.Errorf("report %+v, %v", report, err)
+			t.Errorf("report %+v, error %v; want the problem %q", report, err, want)
 		}
 	}
 }

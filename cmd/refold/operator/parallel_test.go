@@ -83,14 +83,14 @@ func TestInOrderFails(t *testing.T) {
 		return nil
 	})
 	if err == nil || err.Error() != "three" || len(taken) != 3 {
-		t.Errorf("error %v after the results of %q, want error three after 3 results", err, taken)
+		t.Errorf("InOrder returned the error %v after the results of %q, want three after 3 results", err, taken)
 	}
 	good := func(context.Context, string) (int, error) { return 0, nil }
 	if err = operator.InOrder(t.Context(), 4, numbered(10, errDisk), good, func(string, int) error { return nil }); !errors.Is(err, errDisk) {
-		t.Errorf("InOrder with a failing list: error %v", err)
+		t.Errorf("InOrder with a failing list: error %v, want errDisk", err)
 	}
 	if err = operator.InOrder(t.Context(), 4, numbered(10, nil), good, func(string, int) error { return errDisk }); !errors.Is(err, errDisk) {
-		t.Errorf("InOrder with a failing take: error %v", err)
+		t.Errorf("InOrder with a failing take: error %v, want errDisk", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err = operator.InOrder(ctx, 4, numbered(1_000_000, nil), good, func(id string, _ int) error {
@@ -100,7 +100,7 @@ func TestInOrderFails(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+		t.Errorf("InOrder returned the error %v, want context.Canceled", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestMerged(t *testing.T) {
 		for _, last = range operator.Merged(lists[0], lists[1]) {
 		}
 		if !errors.Is(last, errDisk) {
-			t.Errorf("error %v, want errDisk", last)
+			t.Errorf("Merged yielded the error %v, want errDisk", last)
 		}
 	}
 }

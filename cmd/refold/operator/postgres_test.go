@@ -167,7 +167,7 @@ func TestMigrateByHand(t *testing.T) {
 		execute(t, dsn, "BEGIN;\n"+o.stdout+"COMMIT;")
 		missing, err := postgres.Migrate(t.Context(), dsn, postgres.Config{Schema: schema, CheckOnly: true})
 		if err != nil || len(missing) > 0 {
-			t.Errorf("schema %s: missing migrations %v, error %v", schema, missing, err)
+			t.Errorf("schema %s: missing migrations %v, error %v; want none", schema, missing, err)
 		}
 		db, err := postgres.Open(t.Context(), dsn, postgres.Config{Schema: schema, CheckOnly: true})
 		if err != nil {

@@ -50,7 +50,7 @@ func TestMissingDirectory(t *testing.T) {
 		p := operator.Program{Entities: []operator.Linked{operator.Entity(accountType())}}
 		start(t, p, append(args, "--journal", "leveldb:"+dir)...).want(t, operator.ExitFailed, "the directory does not exist")
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Fatalf("%v created the directory: %v", args, err)
+			t.Fatalf("%v: Stat of the directory returned %v, want ErrNotExist", args, err)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestPrintableErrors(t *testing.T) {
 	o := start(t, operator.Program{Journal: "leveldb:" + f.dir}, "events", "\x1b[2J\u202e")
 	o.want(t, operator.ExitFailed, "no persistence ID")
 	if strings.ContainsAny(o.err, "\x1b\u202e") {
-		t.Errorf("standard error %q", o.err)
+		t.Errorf("standard error %q contains control characters", o.err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestRenderErrors(t *testing.T) {
 		t.Errorf("RenderJSON of invalid JSON = %s, want an error", got)
 	}
 	if got, err := operator.RenderJSON([]byte("{ \"a\u0085\": \"\xff\" }"), 100); err != nil || string(got) != `{"a\u0085":"\ufffd"}` {
-		t.Errorf("JSON is rendered as %s, %v", got, err)
+		t.Errorf("RenderJSON = %s, error %v; want escaped characters without white space", got, err)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestRenderLimit(t *testing.T) {
 	} {
 		got, err := operator.Render(payload, 1000)
 		if !errors.Is(err, operator.ErrTooLong) || len(got) < 1000 || len(got) > 4000 {
-			t.Errorf("%s: rendered %d bytes, error %v", name, len(got), err)
+			t.Errorf("%s: rendered %d bytes, error %v; want 1000 to 4000 bytes and ErrTooLong", name, len(got), err)
 		}
 		cell := operator.Cell(payload)
 		if n := utf8.RuneCountInString(cell); n > 161 || !strings.HasSuffix(cell, "…") {

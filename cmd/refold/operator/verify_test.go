@@ -248,7 +248,7 @@ func TestVerifyCounts(t *testing.T) {
 		Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "safe+own", []byte{0xc1})}},
 	})
 	if err != nil || report.Found() != 0 {
-		t.Fatalf("report %+v, %v", report, err)
+		t.Fatalf("report %+v, error %v; want no problems", report, err)
 	}
 	if report.Records != 4 || report.Fences != 1 || report.Snapshots != 1 || report.Unchecked != 2 {
 		t.Errorf("report %+v, want 4 records, 1 fence, 1 snapshot and 2 unchecked payloads", report)
@@ -278,7 +278,7 @@ func TestVerifyFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := operator.Verify(t.Context(), c.journal, c.opts); !errors.Is(err, c.want) {
-				t.Errorf("error %v, want %v", err, c.want)
+				t.Errorf("Verify returned the error %v, want %v", err, c.want)
 			}
 		})
 	}
@@ -293,7 +293,7 @@ func TestVerifyCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := operator.Verify(ctx, j, operator.VerifyOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want the error of the context", err)
+		t.Errorf("Verify returned the error %v, want the error of the context", err)
 	}
 }
 

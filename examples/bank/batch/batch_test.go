@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	} {
 		want.Number = 9
 		if got, err := batch.Parse(9, text); err != nil || got != want {
-			t.Errorf("Parse(%q) = %+v, error %v", text, got, err)
+			t.Errorf("Parse(%q) = %+v, error %v; want %+v", text, got, err, want)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 	full := errors.New("full")
 	if err := batch.Generate(failing{full}, batch.Plan{Accounts: 1, Commands: 1}); !errors.Is(err, full) {
-		t.Errorf("failing writer: got %v", err)
+		t.Errorf("Generate to a failing writer: error %v, want %v", err, full)
 	}
 }
 
@@ -271,7 +271,7 @@ func FuzzParse(f *testing.F) {
 		l, err := batch.Parse(3, text)
 		if err != nil {
 			if bad, ok := errors.AsType[*batch.LineError](err); !ok || bad.Line != 3 || len(bad.Text) > 210 {
-				t.Fatalf("%q: %v", text, err)
+				t.Fatalf("Parse(3, %q): error %v, want a LineError of line 3 with a short text", text, err)
 			}
 			return
 		}

@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := money.Parse(text, money.USD)
 		if err != nil || got != money.New(want, money.USD) {
-			t.Errorf("Parse(%q) = %v, %v", text, got, err)
+			t.Errorf("Parse(%q) = %v, %v; want %v", text, got, err, money.New(want, money.USD))
 		}
 	}
 	for text, want := range map[string]error{
@@ -60,12 +60,12 @@ func TestParseCurrency(t *testing.T) {
 	t.Parallel()
 	for _, c := range money.Currencies() {
 		if got, err := money.ParseCurrency(string(c)); err != nil || got != c {
-			t.Errorf("ParseCurrency(%q) = %q, %v", c, got, err)
+			t.Errorf("ParseCurrency(%q) = %q, %v; want the same code", c, got, err)
 		}
 	}
 	for _, code := range []string{"", "usd", "NTD", "EUR", "USD "} {
 		if _, err := money.ParseCurrency(code); !errors.Is(err, money.ErrCurrency) {
-			t.Errorf("ParseCurrency(%q): %v", code, err)
+			t.Errorf("ParseCurrency(%q): error %v, want ErrCurrency", code, err)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestSumsAreExact(t *testing.T) {
 		check := func(op string, got money.Amount, err error, want *big.Int) {
 			if !want.IsInt64() {
 				if !errors.Is(err, money.ErrOverflow) {
-					t.Fatalf("%d %s %d: %v, %v", x, op, y, got, err)
+					t.Fatalf("%d %s %d: %v, %v; want ErrOverflow", x, op, y, got, err)
 				}
 				return
 			}
@@ -202,12 +202,12 @@ func TestParseRate(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"1", "32.15", "0.0309", "0.00000000000000001", "999999999999999999"} {
 		if r, err := money.ParseRate(text); err != nil || string(r) != text {
-			t.Errorf("ParseRate(%q) = %q, %v", text, r, err)
+			t.Errorf("ParseRate(%q) = %q, %v; want the same text", text, r, err)
 		}
 	}
 	for _, text := range []string{"", "0", "0.000", "-1", "+1", "1e3", "NaN", "Infinity", "1.", ".1", "1,5", "0.000000000000000001", "1234567890123456789"} {
 		if r, err := money.ParseRate(text); !errors.Is(err, money.ErrRate) {
-			t.Errorf("ParseRate(%q) = %q, %v", text, r, err)
+			t.Errorf("ParseRate(%q) = %q, %v; want ErrRate", text, r, err)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestStoredForm(t *testing.T) {
 		}
 		back, err := reg.Decode(manifest, data)
 		if err != nil || !reflect.DeepEqual(back, h) {
-			t.Errorf("%+v was decoded as %+v, %v", h, back, err)
+			t.Errorf("%+v was decoded as %+v, error %v; want equal values", h, back, err)
 		}
 	}
 	_, data, err := reg.Encode(holder{A: money.New(1250, money.USD)})
@@ -254,7 +254,7 @@ func FuzzAmount(f *testing.F) {
 		}
 		var b money.Amount
 		if err := b.UnmarshalText(again); err != nil || a != b {
-			t.Fatalf("%q is %v, written as %q and read as %v, %v", text, a, again, b, err)
+			t.Fatalf("%q was parsed as %v, written as %q and read as %v, error %v; want equal amounts", text, a, again, b, err)
 		}
 	})
 }
@@ -270,7 +270,7 @@ func FuzzRate(f *testing.F) {
 		}
 		got, err := r.Convert(money.New(minor, money.USD), money.TWD)
 		if err != nil && !errors.Is(err, money.ErrOverflow) {
-			t.Fatalf("%d at %s: %v", minor, r, err)
+			t.Fatalf("%d at %s: error %v, want none or ErrOverflow", minor, r, err)
 		}
 		if err == nil && got.Minor() != 0 && (got.Minor() > 0) != (minor > 0) {
 			t.Fatalf("%d at %s converts to %v, want the same sign", minor, r, got)

@@ -43,10 +43,10 @@ func TestQuote(t *testing.T) {
 		t.Errorf("quote: got %v, %v; want %v", q, err, want)
 	}
 	if _, err := table.Quote(money.TWD, money.USD, day(1)); !errors.Is(err, money.ErrRate) {
-		t.Errorf("a rate of 0: %v", err)
+		t.Errorf("Quote of a rate of 0: error %v, want ErrRate", err)
 	}
 	if _, err := parse(t, `{"rates": []}`).Quote(money.USD, money.TWD, day(1)); !errors.Is(err, rates.ErrMissing) {
-		t.Errorf("a missing rate: %v", err)
+		t.Errorf("Quote of a missing rate: error %v, want ErrMissing", err)
 	}
 }
 
@@ -54,10 +54,10 @@ func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	table := parse(t, example).WithMaxAge(24 * time.Hour)
 	if _, err := table.Quote(money.USD, money.TWD, day(2)); err != nil {
-		t.Errorf("at the maximum age: %v", err)
+		t.Errorf("Quote at the maximum age: error %v, want none", err)
 	}
 	if _, err := table.Quote(money.USD, money.TWD, day(2).Add(1)); !errors.Is(err, rates.ErrStale) {
-		t.Errorf("above the maximum age: %v", err)
+		t.Errorf("Quote above the maximum age: error %v, want ErrStale", err)
 	}
 }
 
@@ -72,10 +72,10 @@ func TestConvert(t *testing.T) {
 	}
 	x, err = rates.Convert(parse(t, `{}`), ten, money.USD, day(3))
 	if want := (rates.Exchange{Original: ten, Amount: ten}); err != nil || x != want {
-		t.Errorf("the same currency: %+v, %v", x, err)
+		t.Errorf("Convert to the same currency: %+v, error %v; want %+v", x, err, want)
 	}
 	if _, err = rates.Convert(table, money.New(1000, money.TWD), money.USD, day(3)); !errors.Is(err, money.ErrRate) {
-		t.Errorf("a bad rate: %v", err)
+		t.Errorf("Convert at a bad rate: error %v, want ErrRate", err)
 	}
 }
 
@@ -160,17 +160,17 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, err := rates.Open(filepath.Join(dir, "missing.json"), rates.Config{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("Open of a missing file: error %v, want ErrNotExist", err)
 	}
 	bad := filepath.Join(dir, "bad.json")
 	write(t, bad, 1, "{")
 	if _, err := rates.Open(bad, rates.Config{}); !errors.Is(err, rates.ErrFormat) || !strings.Contains(err.Error(), bad) {
-		t.Errorf("a bad file: %v", err)
+		t.Errorf("Open of a bad file: error %v, want ErrFormat with the path", err)
 	}
 	large := filepath.Join(dir, "large.json")
 	write(t, large, 1, strings.Repeat(" ", 1<<20)+"{}")
 	if _, err := rates.Open(large, rates.Config{}); !errors.Is(err, rates.ErrFormat) {
-		t.Errorf("a large file: %v", err)
+		t.Errorf("Open of a large file: error %v, want ErrFormat", err)
 	}
 }
 

@@ -128,6 +128,6 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Decode(data, &after); err != nil || !reflect.DeepEqual(before, after) {
-		t.Errorf("%+v was decoded as %+v, error %v", before, after, err)
+		t.Errorf("%+v was decoded as %+v, error %v; want equal values", before, after, err)
 	}
 }

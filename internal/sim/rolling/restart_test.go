@@ -40,11 +40,11 @@ func check(t *testing.T, c rolling.Restart, r rolling.Result) {
 	case r.Err != nil:
 		t.Fatal(r.Err)
 	case r.Restarts != c.Nodes || r.Owners != 1 || r.Forced != 0 || r.Failed != 0 || r.Refused != 0 || r.Delivered != r.Commands:
-		t.Errorf("restarts, owners, forced and abandoned hand-offs, or commands differ: %+v", r)
+		t.Errorf("got %+v, want %d restarts, 1 owner, no forced or abandoned hand-offs, and all commands delivered", r, c.Nodes)
 	case r.HandOffs < c.Shards || r.HandOffs > most:
-		t.Errorf("%d hand-offs of %d shards, want at most %d", r.HandOffs, c.Shards, most)
+		t.Errorf("%d hand-offs of %d shards, want %d to %d", r.HandOffs, c.Shards, c.Shards, most)
 	case r.BalancedAfter < 0 || r.Spread > rolling.Balanced:
-		t.Errorf("at the end the regions differ by %d shards", r.Spread)
+		t.Errorf("at the end the regions differ by %d shards, want at most %d; balanced %v after the last restart (-1ns: never)", r.Spread, rolling.Balanced, r.BalancedAfter)
 	case c.Order == rolling.OldestFirst && r.Coordinators < c.Nodes:
 		t.Errorf("the coordinator moved %d times, want once with each restart", r.Coordinators-1)
 	}

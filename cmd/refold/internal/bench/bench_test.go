@@ -66,7 +66,7 @@ func TestRows(t *testing.T) {
 					var results []bench.Result
 					err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
 					if err != nil || len(results) == 0 {
-						t.Errorf("got %d results, error %v", len(results), err)
+						t.Errorf("Run: %d results, error %v; want at least 1 and no error", len(results), err)
 					}
 					for _, r := range results {
 						checkResult(t, row, scheme, r)
@@ -76,7 +76,7 @@ func TestRows(t *testing.T) {
 		}
 	})
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("remaining files: %v, %v", left, err)
+		t.Errorf("files after the run: %v, error %v; want none", left, err)
 	}
 }
 
@@ -93,7 +93,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	}
 	var out bytes.Buffer
 	if err := bench.WriteJSON(&out, r); err != nil {
-		t.Errorf("%s on %s: %v", row.Name, scheme, err)
+		t.Errorf("%s on %s: write the result as JSON: %v", row.Name, scheme, err)
 	}
 	want := []string{"group", "name", "journal", "value", "unit", "limit", "ratio", "goal", "better", "met", "settings"}
 	if got := keys(t, out.Bytes()); !slices.Equal(got[:min(len(got), len(want))], want) {
@@ -131,11 +131,11 @@ func TestInterrupted(t *testing.T) {
 			continue
 		}
 		if err := row.Run(ctx, small("leveldb:"+dir), func(bench.Result) {}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", row.Name, err)
+			t.Errorf("%s: interrupted Run returned %v, want context.Canceled", row.Name, err)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("remaining files: %v, %v", left, err)
+		t.Errorf("files after the interrupted runs: %v, error %v; want none", left, err)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	if _, err := bench.Select("cold"); err == nil || !strings.Contains(err.Error(), "snapshot-recover") {
-		t.Errorf("Select of an unknown name: %v", err)
+		t.Errorf("Select of an unknown name: error %v, want one that lists the names", err)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestPrivateServer(t *testing.T) {
 	}
 	results := 0
 	if err := rows[0].Run(t.Context(), small("postgres:"), func(bench.Result) { results++ }); err != nil || results == 0 {
-		t.Errorf("got %d results, error %v", results, err)
+		t.Errorf("Run on a private server: %d results, error %v; want at least 1 and no error", results, err)
 	}
 }
 

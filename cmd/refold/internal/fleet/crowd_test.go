@@ -278,7 +278,7 @@ func (c *crowd) same(names ...string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.s.t.Fatalf("after %v the digests of %v differ: %v", patience, names, digests)
+			c.s.t.Fatalf("after %v the digests of %v are %v, want equal digests", patience, names, digests)
 		}
 		c.s.during(pollInterval)
 	}
@@ -297,7 +297,7 @@ func (c *crowd) show(names []string, key string, into any) {
 		return // no write so far
 	}
 	if err := json.Unmarshal([]byte(values[0]), into); err != nil {
-		c.s.t.Fatalf("%s: %v", key, err)
+		c.s.t.Fatalf("%s: decode the value: %v", key, err)
 	}
 }
 

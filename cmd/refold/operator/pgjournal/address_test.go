@@ -28,7 +28,7 @@ func TestParseAddress(t *testing.T) {
 		t.Setenv(pgjournal.Env, c.env)
 		dsn, schema, err := pgjournal.ParseAddress(c.address)
 		if err != nil || dsn != c.dsn || schema != c.schema {
-			t.Errorf("ParseAddress(%q) with REFOLD_POSTGRES=%q = %q, %q, error %v", c.address, c.env, dsn, schema, err)
+			t.Errorf("ParseAddress(%q) with REFOLD_POSTGRES=%q = %q, %q, error %v; want %q, %q", c.address, c.env, dsn, schema, err, c.dsn, c.schema)
 		}
 	}
 	for _, c := range []struct{ env, address, want string }{
@@ -42,12 +42,12 @@ func TestParseAddress(t *testing.T) {
 		t.Setenv(pgjournal.Env, c.env)
 		_, _, err := pgjournal.ParseAddress(c.address)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("ParseAddress(%q) with REFOLD_POSTGRES=%q: error %v", c.address, c.env, err)
+			t.Errorf("ParseAddress(%q) with REFOLD_POSTGRES=%q: error %v, want %q without the password", c.address, c.env, err, c.want)
 		}
 	}
 	t.Setenv(pgjournal.Env, "")
 	t.Setenv("PGHOST", "/tmp")
 	if dsn, _, err := pgjournal.ParseAddress("postgres:"); dsn != "" || err != nil {
-		t.Errorf("ParseAddress with PGHOST = %q, error %v", dsn, err)
+		t.Errorf("ParseAddress with PGHOST = %q, error %v; want an empty DSN", dsn, err)
 	}
 }
