@@ -61,11 +61,11 @@ func TestAdapt(t *testing.T) {
 		}
 		_, _, err := r.Encode(plane{wings: 3})
 		if !errors.Is(err, errWings) || !strings.Contains(err.Error(), "encode plane@2") {
-			t.Errorf("Encode with an adapter that fails: %v", err)
+			t.Errorf("Encode with an adapter that fails: %v, want errWings", err)
 		}
 		_, _, err = r.Encode(plane{wings: -1})
 		if _, panicked := errors.AsType[*codec.PanicError](err); !panicked {
-			t.Errorf("Encode with an adapter that panics: %v", err)
+			t.Errorf("Encode with an adapter that panics: %v, want a PanicError", err)
 		}
 	}
 	manifest, payload := stored(t, "plane", 1, planeRowV1{3})
@@ -73,12 +73,12 @@ func TestAdapt(t *testing.T) {
 		t.Errorf("version 1: decoded %v, %v, want 6 wings", got, err)
 	}
 	if _, err := r.Decode("plane@2", []byte("\x81\xa5Wings\x03")); !errors.Is(err, errWings) || !strings.Contains(err.Error(), "plane@2") {
-		t.Errorf("Decode with an adapter that fails: %v", err)
+		t.Errorf("Decode with an adapter that fails: %v, want errWings", err)
 	}
 	manifest, payload = stored(t, "hangar", 1, movedV1{"ab"})
 	got, err := r.DecodeAppend(nil, manifest, payload)
 	if want := []any{plane{wings: 2}, plane{wings: 8}}; err != nil || !equal(got, want) {
-		t.Errorf("split: %v, %v, want %v", got, err, want)
+		t.Errorf("decoding a split value returned %v, %v, want %v", got, err, want)
 	}
 	var types []string
 	for name, typ := range r.GoTypes() {

@@ -14,7 +14,7 @@ import (
 
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// stored encodes a value as an older program would have.
+// stored encodes a value as an older program encoded it.
 func stored[T any](t *testing.T, name string, version int, v T) (string, []byte) {
 	t.Helper()
 	entries := []codec.Entry{codec.Name[T](name).Version(version)}

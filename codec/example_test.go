@@ -67,7 +67,7 @@ func ExampleJSON() {
 	manifest, payload, err := events.Encode(Deposited{5, "rent"})
 	fmt.Printf("%s %s %v\n", manifest, payload, err)
 
-	// Each registry reads the payloads of the other.
+	// Each registry reads the payloads of the other registry.
 	event, err := msgpack.Decode(manifest, payload)
 	fmt.Printf("%+v %v\n", event, err)
 	// Output:

@@ -95,7 +95,7 @@ func TestDecodingErrorsNameThePath(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// A value whose encoder returns no bytes is still decoded. It is not a missing value.
+	// A value whose encoder returns no bytes is decoded, because it is not a missing value.
 	got := roundTrip(t, r, target{Float: 1})
 	if got.Binary != "read" {
 		t.Errorf("%q, want UnmarshalBinary to be called", got.Binary)

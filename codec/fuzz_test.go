@@ -30,7 +30,7 @@ func limited(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+	t.Errorf("decoding %d bytes allocated %d bytes, want at most %d", input, least, limit)
 }
 
 // seeds returns inputs that would exhaust the memory or the stack of a decoder without limits, and
@@ -181,7 +181,7 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		if a.rates == nil {
-			t.Error("an injected field was lost")
+			t.Error("Decode removed the value of an injected field")
 		}
 		once, err := st.Encode(&a)
 		if err != nil {

@@ -30,7 +30,7 @@ func TestGolden(t *testing.T) {
 		}
 		want := goldenFile(t, name, manifest, payload)
 		if got := manifest + "\n" + hex.EncodeToString(payload) + "\n"; got != want {
-			t.Errorf("%s: now %s, was %s", name, got, want)
+			t.Errorf("%s: the stored form is %s, want %s as in the golden file", name, got, want)
 		}
 		manifest, encoded, _ := strings.Cut(strings.TrimSpace(want), "\n")
 		stored, err := hex.DecodeString(encoded)

@@ -43,7 +43,7 @@ func TestJSON(t *testing.T) {
 		}
 		want, err := json.Marshal(v)
 		if err != nil || string(payload) != string(want) || len(payload) != cap(payload) {
-			t.Fatalf("%s, want %s", payload, want)
+			t.Fatalf("the payload is %s, want %s", payload, want)
 		}
 		got, err := r.Decode(manifest, payload)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestJSON(t *testing.T) {
 		}
 		var wanted doc
 		if err := json.Unmarshal(want, &wanted); err != nil || !reflect.DeepEqual(got, wanted) {
-			t.Fatalf("%s is decoded as %#v", payload, got)
+			t.Fatalf("%s is decoded as %#v, want %#v", payload, got, wanted)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestJSONMistakes(t *testing.T) {
 		}
 	}
 	if _, _, err := r.Encode(doc{Any: make(chan int)}); err == nil {
-		t.Error("a channel was encoded")
+		t.Error("Encode of a channel returned no error")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestCustomFormat(t *testing.T) {
 		"two formats":       plain.Using(upper{"x"}, upper{"x"}),
 	} {
 		if err := r.Err(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("Err returned %v, want %q", err, want)
 		}
 	}
 }

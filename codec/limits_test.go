@@ -65,7 +65,7 @@ func TestCheckDoesNotAllocate(t *testing.T) { //nolint:paralleltest // counts al
 	good := []byte("\x82\xa1a\x93\x01\x02\xc0\xa1b\xc4\x01x")
 	if n := testing.AllocsPerRun(100, func() {
 		if codec.Check(good) != nil {
-			t.Error("malformed")
+			t.Error("Check of a valid value returned an error")
 		}
 	}); n != 0 {
 		t.Errorf("Check allocates %v times, want 0", n)
@@ -112,7 +112,7 @@ func TestEncodeLimitsTheDepth(t *testing.T) {
 	}
 }
 
-// deepForm encodes itself as this number of nested arrays.
+// A deepForm encodes itself as nested arrays. Its value is the number of arrays.
 type deepForm int
 
 func (d deepForm) MarshalMsgpack() ([]byte, error) {
@@ -323,9 +323,9 @@ func agree[T any](t *testing.T, element string, value T) {
 		return err != nil
 	})
 	if _, encoded, err := r.Encode(list[:refused-1]); err != nil || string(encoded) != string(payload(refused-1)) {
-		t.Errorf("%d elements of %T can be decoded, but not encoded: %v", refused-1, list, err)
+		t.Errorf("Decode accepts %d elements of %T, but Encode returned %v", refused-1, list, err)
 	}
 	if _, _, err := r.Encode(list[:refused]); refused < most && !errors.Is(err, codec.ErrLimit) {
-		t.Errorf("%d elements of %T can't be decoded, but encoded: %v", refused, list, err)
+		t.Errorf("Decode rejects %d elements of %T, but Encode returned %v, want ErrLimit", refused, list, err)
 	}
 }

@@ -54,7 +54,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("Encode(%#v) = %q, %v, want %q", c.value, manifest, err, c.manifest)
 		}
 		if len(payload) != cap(payload) {
-			t.Errorf("Encode(%#v): %d bytes with a capacity of %d", c.value, len(payload), cap(payload))
+			t.Errorf("Encode(%#v): %d bytes with a capacity of %d, want equal numbers", c.value, len(payload), cap(payload))
 		}
 		// Registries with different formats read each other's payloads.
 		for _, reader := range []*codec.Registry{r, r.Using(codec.JSON())} {
@@ -126,7 +126,7 @@ func TestMistakes(t *testing.T) {
 	err := codec.Types(codec.Name[opened]("a b"), codec.Name[closed]("c d"), nil).Err()
 	for _, want := range []string{"a b", "c d", "nil"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not mention %q: not all mistakes are reported", err, want)
+			t.Errorf("Err returned %v, want an error that contains %q", err, want)
 		}
 	}
 }
@@ -140,10 +140,10 @@ func TestUnknown(t *testing.T) {
 		}
 	}
 	if _, _, err := r.Encode(&opened{}); !strings.Contains(err.Error(), "*codec_test.opened") {
-		t.Errorf("%v does not name the Go type", err)
+		t.Errorf("Encode returned %v, want an error that names *codec_test.opened", err)
 	}
 	if _, _, err := r.Encode((*closed)(nil)); err == nil {
-		t.Error("a nil pointer was encoded")
+		t.Error("Encode of a nil pointer returned no error")
 	}
 	for _, manifest := range []string{
 		"", "shut", "opened@2", "opened@0", "opened@1", "opened@01", "opened@x", "opened@", "opened+", "opened+msgpack", "opened+xml", "opened+json@2", "@", "+",

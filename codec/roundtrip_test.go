@@ -41,7 +41,7 @@ type (
 		Named color
 	}
 	color string
-	// base is embedded; inner is embedded too, and unexported.
+	// Base and inner are embedded; inner is unexported.
 	Base  struct{ ID, Kind string }
 	inner struct{ Level int }
 
@@ -299,7 +299,7 @@ func TestMapsAreSorted(t *testing.T) {
 	}
 	type pair struct{ M map[any]int }
 	if _, _, err := registry[pair](t).Encode(pair{map[any]int{1: 1, int8(1): 2}}); err == nil {
-		t.Error("two keys with the same encoded form were accepted")
+		t.Error("Encode of two keys with the same encoded form returned no error")
 	}
 }
 
@@ -433,10 +433,10 @@ func TestTypesWithMarshalers(t *testing.T) {
 	}
 	zero := roundTrip(t, registry[forms](t), forms{})
 	if zero.Big.Sign() != 0 || !reflect.DeepEqual(zero.Pair, pairForm{}) || zero.NoSet != nil || zero.Ptr != nil || zero.Addr.IsValid() {
-		t.Errorf("the zero value is decoded as %#v", zero)
+		t.Errorf("the zero value is decoded as %#v, want the zero value", zero)
 	}
 	if _, _, err := registry[twoValues](t).Encode(twoValues{}); err == nil || !strings.Contains(err.Error(), "more than one value") {
-		t.Errorf("an encoder that writes two values: %v", err)
+		t.Errorf("Encode with a method that writes two values: %v, want an error", err)
 	}
 	for _, payload := range []string{"\x93\x01\x02\x03", "\x91\xa1x", "\xa1x"} {
 		if _, err := registry[pairForm](t).Decode("t", []byte(payload)); !errors.Is(err, codec.ErrMalformed) {
@@ -475,7 +475,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.Encode(&carrier{bomb{A: 1}}); err == nil {
-		t.Error("Encode returned nil after a panic")
+		t.Error("Encode returned no error for a method that panics")
 	}
 	if err := st.Decode(payload, &carrier{}); !errors.Is(err, errNowhere) {
 		t.Error(err)
@@ -555,7 +555,7 @@ func TestMismatches(t *testing.T) {
 		}
 	}
 	if got, err := r.Decode("t", []byte("\xc0")); err != nil || !reflect.DeepEqual(got, target{}) {
-		t.Errorf("nil is decoded as %#v, %v", got, err)
+		t.Errorf("nil is decoded as %#v, %v, want the zero value", got, err)
 	}
 	nils := []byte("\x8d")
 	for f := range reflect.TypeFor[target]().Fields() {
@@ -563,7 +563,7 @@ func TestMismatches(t *testing.T) {
 		nils = append(append(nils, f.Name...), 0xc0)
 	}
 	if got, err := r.Decode("t", nils); err != nil || !reflect.DeepEqual(got, target{}) {
-		t.Errorf("fields that are all nil are decoded as %#v, %v", got, err)
+		t.Errorf("a struct whose fields are all nil is decoded as %#v, %v, want the zero value", got, err)
 	}
 }
 
@@ -582,7 +582,7 @@ func TestPayloadIsNotKept(t *testing.T) {
 	}
 	clear(payload)
 	if !reflect.DeepEqual(got, v) {
-		t.Errorf("%#v changed with the payload", got)
+		t.Errorf("after a change of the payload the decoded value is %#v, want %#v", got, v)
 	}
 }
 

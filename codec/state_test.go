@@ -96,7 +96,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(data), "rates") || strings.Contains(string(data), "marker") {
-		t.Errorf("%q has fields that are not part of the state", data)
+		t.Errorf("the encoded state %q contains fields that are not part of the state", data)
 	}
 
 	for _, bad := range []any{nil, account{}, (*account)(nil), &meta{}} {
@@ -108,7 +108,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	if err := st.Decode(data[:len(data)-1], fresh()); err == nil {
-		t.Error("damaged data was accepted")
+		t.Error("Decode of truncated data returned no error")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestUnstorableStates(t *testing.T) {
 		}
 	}
 	if _, err := codec.NewState(nil); err == nil {
-		t.Error("a nil type was accepted")
+		t.Error("NewState(nil) returned no error")
 	}
 }
 

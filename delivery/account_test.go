@@ -45,7 +45,7 @@ type (
 	Report struct{ Balance, InFlight, Senders, Unconfirmed int }
 )
 
-// Its events.
+// The events of an account.
 type (
 	Event           interface{ isEvent() }
 	Deposited       struct{ Amount int }
@@ -259,7 +259,7 @@ func ask[S, R any](t *testing.T, b *bank[S], id string, q eventsourcing.Request[
 	t.Helper()
 	r, err := eventsourcing.Ask(context.Background(), b.Ref(id), q)
 	if err != nil {
-		t.Fatalf("%T to %s: %v", q, id, err)
+		t.Fatalf("Ask with %T to %s: %v", q, id, err)
 	}
 	return r
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // FuzzState decodes arbitrary data as the state of an outbox and an inbox. The result is an error,
-// or a usable state that is encoded as the same data, with bounded memory.
+// or a usable state whose encoding is decoded and encoded again as the same data. The memory of the
+// decoding is bounded.
 func FuzzState(f *testing.F) {
 	good := encode(f, sample())
 	f.Add(good)
@@ -83,5 +84,5 @@ func allocated(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+	t.Errorf("decoding %d bytes allocated %d bytes, want at most %d", input, least, limit)
 }

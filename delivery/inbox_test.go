@@ -18,7 +18,7 @@ func TestInbox(t *testing.T) {
 	t.Parallel()
 	var b delivery.Inbox
 	if b.Seen(from("a", 1, 1)) || b.Refusal(from("a", 1, 1)) != nil || b.Senders() != 0 {
-		t.Error("an empty inbox has a record")
+		t.Error("an empty inbox contains a delivery, a refusal or a sender")
 	}
 	b.Record(from("a", 3, 2))
 	b.RecordRefusal(from("a", 4, 2), errLocked)
@@ -34,7 +34,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("the refusal of 4 is %v, want errLocked", err)
 	}
 	if err := b.Refusal(from("a", 3, 2)); err != nil {
-		t.Errorf("3 was refused: %v", err)
+		t.Errorf("the refusal of 3 is %v, want nil", err)
 	}
 	b.Record(from("a", 4, 2))
 	if b.Refusal(from("a", 4, 2)) == nil {
@@ -63,6 +63,6 @@ func TestInboxWithoutOutbox(t *testing.T) {
 	}
 	b.Record(from("a", 5, 5))
 	if b.Seen(delivery.Header{Sender: "a"}) {
-		t.Error("number 0 was treated as a number below the floor")
+		t.Error("Seen returned true for number 0, want false")
 	}
 }

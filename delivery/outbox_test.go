@@ -77,7 +77,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 	}
 	d, ok := o.Pending(3)
 	if _, gone := o.Pending(1); !ok || gone || d.Nr != 3 || d.To != bob || d.Message.Amount != 12 || d.Attempts != 1 || d.Message.Header != (delivery.Header{}) {
-		t.Errorf("Pending(3) is %+v, %v", d, ok)
+		t.Errorf("Pending(3) is %+v, %v, want delivery 3 to bob", d, ok)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestRoom(t *testing.T) {
 	o := attached(t, delivery.Options{MaxUnconfirmed: 3})
 	for n, fits := range map[int]bool{0: true, 3: true, 4: false} {
 		if err := o.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, delivery.ErrFull) {
-			t.Errorf("Room(%d) of 3 is %v", n, err)
+			t.Errorf("Room(%d) with a maximum of 3 is %v, want ErrFull: %t", n, err, !fits)
 		}
 	}
 	for range 4 { // an event can't be refused
@@ -101,17 +101,17 @@ func TestRoom(t *testing.T) {
 	o.Confirm(1)
 	o.Confirm(2)
 	if err := o.Room(1); err != nil {
-		t.Errorf("Room(1) with 2 of 3 is %v", err)
+		t.Errorf("Room(1) with 2 of 3 unconfirmed is %v, want nil", err)
 	}
 	if _, refused := errors.AsType[*eventsourcing.Refusal](delivery.ErrFull); refused {
 		t.Error("ErrFull is a refusal, so a sender would take it for a decision")
 	}
 	var zero delivery.Outbox[Credit]
 	if err := zero.Room(100_000); err != nil {
-		t.Errorf("the default maximum is less than 100,000: %v", err)
+		t.Errorf("Room(100000) of the zero outbox is %v, want nil", err)
 	}
 	if err := zero.Room(100_001); err == nil {
-		t.Error("the default maximum is more than 100,000")
+		t.Error("Room(100001) of the zero outbox is nil, want ErrFull")
 	}
 }
 
@@ -128,12 +128,12 @@ func TestAnswers(t *testing.T) {
 
 	s, ok := second.Answered(42, nil).(delivery.Answered[Credit, int])
 	if !ok || s.Nr != nr || s.To != bob || s.Message.Amount != 5 || s.Message.Nr != nr || s.Attempt != 2 || s.Value != 42 || s.Err != nil {
-		t.Errorf("the signal of the answer is %+v", s)
+		t.Errorf("the signal of the answer is %+v, want delivery %d to bob", s, nr)
 	}
 	refusal := fmt.Errorf("no: %w", errLocked)
 	r, ok := first.Answered(1, refusal).(delivery.Answered[Credit, int])
 	if !ok || !errors.Is(r.Err, errLocked) || r.Value != 0 || r.Attempt != 1 {
-		t.Errorf("the signal of the refusal is %+v", r)
+		t.Errorf("the signal of the refusal is %+v, want errLocked and attempt 1", r)
 	}
 	if !o.Admit(s) || !o.Admit(r) {
 		t.Error("Admit dropped an answer to an unconfirmed delivery")
@@ -172,7 +172,7 @@ func TestRepliesWithoutDecision(t *testing.T) {
 		o.Deliver(bob, Credit{})
 		s := o.Durable(1, now).Sends[0].Answered(nil, err)
 		if _, ok := s.(delivery.Answered[Credit, int]); ok || o.Admit(s) {
-			t.Errorf("%v was treated as an answer", err)
+			t.Errorf("the reply %v was treated as an answer", err)
 		}
 		if d, _ := o.Pending(1); !errors.Is(d.Err, err) {
 			t.Errorf("the error of delivery 1 is %v, want %v", d.Err, err)
@@ -194,7 +194,7 @@ type unstorable struct {
 	F func()
 }
 
-// States with a mistake.
+// The states below have a mistake each.
 type (
 	functions struct{ Out delivery.Outbox[unstorable] }
 	hidden    struct {
@@ -248,12 +248,12 @@ func TestHostReportsMistakes(t *testing.T) {
 		}
 		err = hostType(rt)
 		if !errors.Is(err, eventsourcing.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("hosting gives %v, want %q", err, want)
+			t.Errorf("hosting the type returned %v, want ErrInvalid with %q", err, want)
 		}
 		if strings.HasPrefix(want, "Options") {
 			for _, field := range []string{"Transfers", "Options.Burst is -1", "Options.WarnAfter is -1", "Options.MaxUnconfirmed is -1"} {
 				if !strings.Contains(err.Error(), field) {
-					t.Errorf("the error %v does not contain %q", err, field)
+					t.Errorf("the error is %v, want one that contains %q", err, field)
 				}
 			}
 		}

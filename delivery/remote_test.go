@@ -89,7 +89,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 		}
 		for id, balance := range map[string]int{"a": 7, "b": 13, "c": 10} {
 			if r, err := eventsourcing.Ask(t.Context(), entities.Ref(id), Lookup{}); err != nil || r.Balance != balance || r.InFlight != 0 {
-				t.Errorf("%s has %+v, %v; want %d", id, r, err, balance)
+				t.Errorf("%s has %+v, %v; want the balance %d", id, r, err, balance)
 			}
 		}
 	})

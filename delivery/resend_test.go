@@ -205,7 +205,7 @@ func TestIntervals(t *testing.T) {
 		time.Sleep(14 * time.Second)
 		got.want(t, "resent", "1@5", "2@7.5", "1@10", "2@12.5", "1@15")
 		if was := ask(t, b, "a", Drop{Nr: 1}); !was {
-			t.Error("delivery 1 is not pending")
+			t.Error("delivery 1 was not unconfirmed before Drop")
 		}
 		ask(t, b, "a", Drop{Nr: 2})
 		time.Sleep(time.Hour)
@@ -235,7 +235,7 @@ func TestSendsWaitForDurableEvents(t *testing.T) {
 
 		j.Inject(journaltest.Fault{Do: journaltest.Reject})
 		if _, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1}); err == nil {
-			t.Error("the write was not rejected")
+			t.Error("Post returned nil, want the rejection of its write")
 		}
 		ask(t, b, "a", Post{N: 2}) // another delivery, with the number of the rejected one
 		var after []string
@@ -311,11 +311,11 @@ func TestWarnings(t *testing.T) {
 		ask(t, b, "a", Post{N: 2})
 		time.Sleep(61 * time.Second)
 		if n := len(got.take()); n != 2*13 {
-			t.Errorf("%d arrivals, want 26", n)
+			t.Errorf("%d deliveries arrived, want 26", n)
 		}
 		want := []string{"1 to sink|1 (2) after 6 @25", "2 to sink|1 (2) after 6 @25"}
 		if !slices.Equal(warned, want) {
-			t.Errorf("warned about %v, want %v", warned, want)
+			t.Errorf("the warnings name %v, want %v", warned, want)
 		}
 	})
 }
@@ -367,7 +367,7 @@ func TestEarlierStateSendsNothing(t *testing.T) {
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		if _, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1}); err == nil {
-			t.Error("an entity in an earlier state accepted an event")
+			t.Error("Post to an entity in an earlier state returned nil, want an error")
 		}
 		time.Sleep(time.Minute)
 		got.want(t, "earlier state")

@@ -87,7 +87,7 @@ func TestStoredForm(t *testing.T) {
 	}
 	e := decode(t, want)
 	if again := encode(t, e); !bytes.Equal(again, data) {
-		t.Errorf("stored again it is %x, want %x", again, data)
+		t.Errorf("the decoded sample is encoded as %x, want %x", again, data)
 	}
 	all := slices.Collect(e.Out.All())
 	if len(all) != 2 || all[0].Nr != 2 || all[1].Nr != 4 || all[1].To.ID != "bob" || all[1].To.Type != "account" || all[1].Message.Amount != 30 {
@@ -98,7 +98,7 @@ func TestStoredForm(t *testing.T) {
 	}
 	zoe := "account|zoe#Transfers"
 	if !e.In.Seen(from(zoe, 4, 0)) || e.In.Seen(from(zoe, 5, 0)) || !e.In.Seen(from(zoe, 7, 0)) || !errors.Is(e.In.Refusal(from(zoe, 6, 0)), errLocked) || e.In.Senders() != 2 {
-		t.Errorf("the inbox holds %+v", e.In)
+		t.Errorf("the inbox contains %+v, want the records of the sample", e.In)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestRestored(t *testing.T) {
 		t.Errorf("a recovery sends %+v, want delivery 2 once", sends)
 	}
 	if next := e.Out.Next(); !next.Equal(now.Add(30 * time.Second)) {
-		t.Errorf("the next tick is at %v", next)
+		t.Errorf("the next tick is at %v, want %v", next, now.Add(30*time.Second))
 	}
 	if sends = e.Out.Tick(now.Add(30 * time.Second)).Sends; len(sends) != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 4, 2) {
 		t.Errorf("the tick sends %+v, want delivery 4", sends)
@@ -177,10 +177,10 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, ok := old.Out.Pending(1); !ok || d.Attempts != 1 {
-		t.Errorf("the state of the other outbox has changed: %+v", d)
+		t.Errorf("delivery 1 of the other outbox is %+v, want it unchanged", d)
 	}
 	if err := e.Out.Restore(&delivery.Outbox[Credit]{}); err != nil || e.Out.Unconfirmed() != 0 {
-		t.Errorf("after Restore from an empty outbox %d deliveries are unconfirmed, %v", e.Out.Unconfirmed(), err)
+		t.Errorf("after Restore from an empty outbox %d deliveries are unconfirmed, %v, want 0", e.Out.Unconfirmed(), err)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestNewerStates(t *testing.T) {
 			}
 			var e ends
 			if err = endsCodec(t).Decode(data, &e); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("%s, version %s: %v", name, version, err)
+				t.Errorf("%s, version %s: %v, want %q", name, version, err, want)
 			}
 		}
 	}

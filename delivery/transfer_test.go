@@ -35,7 +35,7 @@ func TestTransfers(t *testing.T) {
 	var refunds atomic.Int64
 	t.Cleanup(func() {
 		if refunds.Load() == 0 {
-			t.Error("no transfer was refunded, so refunds were not tested")
+			t.Error("0 transfers were refunded, want at least 1")
 		}
 	})
 	for seed := range uint64(16) {
@@ -156,7 +156,7 @@ func settle(t *testing.T, b *bank[Account]) {
 		}
 		time.Sleep(5 * time.Second)
 	}
-	t.Fatal("some transfers have not ended")
+	t.Fatal("some transfers have not ended within the time limit of the test")
 }
 
 // transfer is the outcome of one transfer according to the events.
@@ -214,12 +214,12 @@ func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 	for k, x := range transfers {
 		ok := x.amount > 0 && x.completed+x.refund == 1 && x.credited == x.completed && x.refused == x.refund
 		if !ok {
-			t.Errorf("transfer %s: %+v", k, *x)
+			t.Errorf("transfer %s is %+v, want it credited once or refunded", k, *x)
 		}
 		refunds += int64(x.refund)
 	}
 	if len(transfers) < 20 {
-		t.Errorf("%d transfers were made, too few for this test", len(transfers))
+		t.Errorf("%d transfers were made, want at least 20", len(transfers))
 	}
 	return refunds
 }

@@ -37,10 +37,10 @@ func TestWake(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := b.Resident(); n != 3 {
-			t.Errorf("%d are in memory, want alice, bob and carol", n)
+			t.Errorf("%d accounts are in memory, want alice, bob and carol", n)
 		}
 		if got := ask(t, b, "bob", Lookup{}); got.Balance != 15 {
-			t.Errorf("bob has %+v, want 15", got)
+			t.Errorf("bob has %+v, want the balance 15", got)
 		}
 		if n, err := b.Wake(t.Context()); n != 0 || err != nil {
 			t.Errorf("the second Wake = %d, %v, want 0", n, err)

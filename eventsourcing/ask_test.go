@@ -63,7 +63,7 @@ func TestAnswers(t *testing.T) {
 		text, err := s.ask(addLines("hello"))
 		expect(t, text, err, "x hello")
 		if eventsourcing.StatusOf(nil).Code != "" {
-			t.Error("StatusOf(nil) has a code")
+			t.Error("StatusOf(nil) has a code, want none")
 		}
 		if errNoLine.Code() != "actor/no_line" || errNoLine.Error() != "there is no such line" {
 			t.Errorf("the refusal is %q: %v", errNoLine.Code(), errNoLine)
@@ -79,14 +79,14 @@ func TestBadArguments(t *testing.T) {
 		defer s.close()
 		for _, id := range []string{"", " \t", "a\x00b", "\xff", strings.Repeat("x", journal.MaxIDLength-len("actor|")+1)} {
 			if _, err := s.askOf(t.Context(), id, recall); !errors.Is(err, eventsourcing.ErrInvalid) {
-				t.Errorf("ID %.20q: the error is %v", id, err)
+				t.Errorf("ID %.20q: the error of Ask is %v, want ErrInvalid", id, err)
 			}
 			if err := eventsourcing.Tell(t.Context(), s.actors.Ref(id), act{f: recall}); !errors.Is(err, eventsourcing.ErrInvalid) {
-				t.Errorf("ID %.20q: the error of Tell is %v", id, err)
+				t.Errorf("ID %.20q: the error of Tell is %v, want ErrInvalid", id, err)
 			}
 		}
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("%d entities are in memory", n)
+			t.Errorf("%d entities are in memory, want 0", n)
 		}
 		if n := s.journal.Calls(journaltest.OpHighest); n != 0 {
 			t.Errorf("the journal was called %d times, want 0", n)
@@ -159,7 +159,7 @@ func TestContextEndsWhileHandled(t *testing.T) {
 		_, err := s.askOf(ctx, "1", addLines("slow"))
 		expectError(t, err, context.DeadlineExceeded, eventsourcing.ErrOutcomeUnknown)
 		if eventsourcing.StatusOf(err).Code != "refold/outcome_unknown" {
-			t.Errorf("the code of the error is %q", eventsourcing.StatusOf(err).Code)
+			t.Errorf("the code of the error is %q, want refold/outcome_unknown", eventsourcing.StatusOf(err).Code)
 		}
 		write.Release()
 		expect(t, s.mustAsk(recall), nil, "slow")
@@ -207,7 +207,7 @@ func TestTell(t *testing.T) {
 		s.close()
 		for i, text := range s.stored() {
 			if text != fmt.Sprint(i) {
-				t.Fatalf("line %d is %q", i, text)
+				t.Fatalf("line %d is %q, want %d", i, text, i)
 			}
 		}
 		if len(s.dropped) != 2 || !errors.Is(s.dropped[0].Err, errNoLine) || !errors.Is(s.dropped[1].Err, eventsourcing.ErrUnhandled) {

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// TestThen checks that callbacks run once, in order, when everything before them is durable, and
-// that they may return further effects.
+// TestThen checks that callbacks run once, in order, when all earlier events are durable, and that
+// callbacks may return further effects.
 func TestThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,15 +100,15 @@ func TestThenIsABarrier(t *testing.T) {
 			return ctx.Persist(line{"3"}).Then(func(ctx *actorCtx) actorStep { s.note("never"); return ctx.Effect }).Reply("found")
 		})
 		if err != nil {
-			t.Errorf("a write that was found in the journal is answered %v", err)
+			t.Errorf("the reply for a write that was found in the journal is %v, want nil", err)
 		}
 		s.expectNotes()
 		expect(t, s.mustAsk(recall), nil, "1 3")
 	})
 }
 
-// TestThenOrder checks that a callback runs after everything before it, and at once if nothing is
-// before it.
+// TestThenOrder checks that a callback runs after all earlier events are durable, and at once if
+// there are none.
 func TestThenOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestOverflow(t *testing.T) {
 				expect(t, text, err, "1")
 			}
 			if restarts := map[bool]int{true: 1}[overflow == eventsourcing.OverflowFail]; failures != restarts {
-				t.Errorf("overflow %d: the entity restarted %d times", overflow, failures)
+				t.Errorf("overflow %d: the entity restarted %d times, want %d", overflow, failures, restarts)
 			}
 		})
 	}
@@ -371,7 +371,7 @@ func TestContext(t *testing.T) {
 		})
 		expect(t, text, err, "7 actor|7 actor|7")
 		kept.Go(func(context.Context) eventsourcing.Message[actor] {
-			t.Error("an effect ran after its handler had returned")
+			t.Error("an effect that began after its handler had returned was performed")
 			return nil
 		})
 		synctest.Wait()

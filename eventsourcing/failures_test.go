@@ -95,7 +95,7 @@ func TestFailedWrites(t *testing.T) {
 				_, err := bad()
 				expectError(t, err, c.want...)
 				if c.not != nil && errors.Is(err, c.not) {
-					t.Errorf("the error %v matches %v", err, c.not)
+					t.Errorf("the error %v matches %v, want no match", err, c.not)
 				}
 				text, err := good()
 				expect(t, text, err, "before good")
@@ -118,8 +118,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestPartlyStored checks that joined units are not atomic together and that the caller gets
-// ErrPartlyStored.
+// TestPartlyStored checks that each of two joined units is stored by itself, and that the caller
+// gets ErrPartlyStored if only one is stored.
 func TestPartlyStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,11 +189,11 @@ func TestUnstorableEvents(t *testing.T) {
 		_, err = s.ask(addLines("x", strings.Repeat("long", 50)))
 		expectError(t, err, eventsourcing.ErrRejected)
 		if rejected, ok := errors.AsType[*journal.RejectedError](err); !ok || rejected.SequenceNr != 3 || !strings.Contains(err.Error(), "100") {
-			t.Errorf("the error is %v, want a rejection of event 3 that contains the limit", err)
+			t.Errorf("the error is %v, want a rejection of event 3 that names the limit 100", err)
 		}
 		expect(t, s.mustAsk(recall), nil, "fine")
 		if s.journal.Writes() != writes {
-			t.Error("the journal was called")
+			t.Error("the rejected unit was sent to the journal")
 		}
 		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision { return ctx.Persist().Reply("nothing") })
 		expect(t, text, err, "nothing")

@@ -76,7 +76,7 @@ func TestFold(t *testing.T) {
 
 		got, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "nobody", options{})
 		if err != nil || got.SequenceNr != 0 || len(got.State.Lines) != 0 {
-			t.Errorf("the state of an entity without events is %+v, %v", got, err)
+			t.Errorf("the state of an entity without events is %+v, %v, want the empty state", got, err)
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "", options{})
 		expectError(t, err, eventsourcing.ErrInvalid)
@@ -119,7 +119,7 @@ func TestFences(t *testing.T) {
 		for upTo, want := range map[uint64]string{1: "1", 2: "1", 3: "1 3"} {
 			got, failed := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{UpTo: upTo})
 			if failed != nil || got.State.text() != want || got.SequenceNr != upTo {
-				t.Errorf("up to %d: %+v, %v", upTo, got, failed)
+				t.Errorf("up to %d: the state is %+v, %v, want %q", upTo, got, failed, want)
 			}
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{Replace: func(nr uint64, e actorEvent) []actorEvent {

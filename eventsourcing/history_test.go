@@ -146,7 +146,7 @@ func (h *history) open() *eventsourcing.Runtime {
 	return rt
 }
 
-// dropOldest stops the clients from sending to the oldest runtime.
+// dropOldest removes the oldest runtime from the targets of the clients.
 func (h *history) dropOldest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,14 +254,14 @@ func (h *history) checkHistory() {
 		switch {
 		case in.count < 0:
 			if n > 0 {
-				h.t.Errorf("operation %d was answered as not done, and is stored", in.op)
+				h.t.Errorf("operation %d is stored, but its reply was not done", in.op)
 			}
 			continue
 		case in.count > 0 && n != 0 && n != in.count:
-			h.t.Errorf("operation %d of %d entries is stored as %d", in.op, in.count, n)
+			h.t.Errorf("%[3]d entries of operation %[1]d are stored, want %[2]d", in.op, in.count, n)
 		case in.count > 0 && n == 0 && !out.known && !out.refused:
 			if o.Return != math.MaxInt64 {
-				h.t.Errorf("operation %d was answered as done, and is not stored", in.op)
+				h.t.Errorf("operation %d is not stored, but its reply was done", in.op)
 			}
 			continue // the operation had no effect
 		}

@@ -28,7 +28,7 @@ func TestLateCommits(t *testing.T) {
 	total := 0
 	t.Cleanup(func() {
 		if total == 0 {
-			t.Error("no append was committed late")
+			t.Error("0 appends were committed late, want at least 1")
 		}
 		t.Logf("%d appends were committed late", total)
 	})

@@ -137,7 +137,7 @@ func TestPanics(t *testing.T) {
 					code = "refold/partly_stored"
 				}
 				if got := eventsourcing.StatusOf(err).Code; got != code || eventsourcing.NotDone(err) != (code == "refold/panic") {
-					t.Errorf("the code of %v is %q, want %q; not done: %t", err, got, code, eventsourcing.NotDone(err))
+					t.Errorf("the code of %v is %q, want %q; NotDone returned %t", err, got, code, eventsourcing.NotDone(err))
 				}
 				expect(t, s.mustAsk(addLines("after")), nil, c.stored)
 			})
@@ -171,7 +171,7 @@ func TestPanicsOfHooks(t *testing.T) {
 				h.panics(c.panics)
 				text, err := s.ask(addLines("one"))
 				if _, panicked := errors.AsType[*eventsourcing.PanicError](err); text != c.want || panicked != (c.want == "") {
-					t.Errorf("the answer is %q, %v", text, err)
+					t.Errorf("the answer is %q, %v, want %q or a panic", text, err, c.want)
 				}
 				synctest.Wait()
 				s.rt.Close(t.Context()) //nolint:errcheck // it may be in a back-off
@@ -291,7 +291,7 @@ func TestPassivation(t *testing.T) {
 		s.mustAsk(addLines("2"))
 		pass(50 * time.Second)
 		if s.actors.Resident() != 1 {
-			t.Error("the entity was passivated too early")
+			t.Error("the entity was passivated before PassivateAfter had passed")
 		}
 		pass(40 * time.Second)
 		if s.actors.Resident() != 0 || len(stopped) != 1 || stopped[0] != "actor|1" {
@@ -425,7 +425,7 @@ func TestClose(t *testing.T) {
 		}
 		for i, wait := range waits {
 			if text, err := wait(); err != nil || len(strings.Fields(text)) != i/3+1 {
-				t.Errorf("answer %d is %q, %v", i, text, err)
+				t.Errorf("answer %d is %q, %v, want %d lines", i, text, err, i/3+1)
 			}
 		}
 		if err := s.rt.Close(context.Background()); err != nil {
@@ -522,7 +522,7 @@ func TestSlowHandlers(t *testing.T) {
 			}
 		}
 		if d := time.Since(began); d > time.Second {
-			t.Errorf("the other entities waited for %v", d)
+			t.Errorf("the other entities waited for %v, want at most 1 s", d)
 		}
 		close(release)
 		for _, wait := range waits {

@@ -21,8 +21,8 @@ var historiesFlag = flag.Uint64("refold.histories", times(21, 210), "how many hi
 
 // TestLinearizable checks that an entity appears to handle one command after the other, each
 // between its call and its reply, under any failure. Two thirds of the histories have faults. Half
-// of those also have restarts of the runtime. Every second history runs without pipelining. An
-// operation with an unknown outcome may take effect at any later time, or never.
+// of the histories with faults also have restarts of the runtime. Every second history runs without
+// pipelining. An operation with an unknown outcome may take effect at any later time, or never.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	for seed := range *historiesFlag {

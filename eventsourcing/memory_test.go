@@ -46,7 +46,7 @@ func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // se
 		runtime.Gosched()
 	}
 	if after > before+60 {
-		t.Errorf("%d entities hold %d goroutines", entities, after-before)
+		t.Errorf("%d idle entities added %d goroutines, want at most 60", entities, after-before)
 	}
 	s.close()
 }

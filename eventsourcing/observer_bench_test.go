@@ -47,6 +47,6 @@ func TestEmptyObserverDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 0 {
-		t.Errorf("an Ask allocates %v times", n)
+		t.Errorf("an Ask makes %v allocations, want none", n)
 	}
 }

@@ -29,7 +29,7 @@ func TestCommandInfo(t *testing.T) {
 		t.Errorf("CommandInfo is %+v, want lamp|1 without an error", i)
 	}
 	if _, ok := i.Command.(do); !ok {
-		t.Errorf("the command is %T", i.Command)
+		t.Errorf("the command in CommandInfo is %T, want do", i.Command)
 	}
 	if i.Events != 3 || i.SequenceNr != 3 {
 		t.Errorf("%d events up to %d, want 3 up to 3", i.Events, i.SequenceNr)
@@ -38,7 +38,7 @@ func TestCommandInfo(t *testing.T) {
 		t.Errorf("began %v, %v after %v, and took %v", i.Began, i.Began.Sub(before), before, i.Duration)
 	}
 	if got := nameIn(i.Context); got != "ask+" {
-		t.Errorf("the context is that of %q", got)
+		t.Errorf("the context has the name %q, want ask+", got)
 	}
 	if b := r.begun[0]; b.Duration != 0 || nameIn(b.Context) != "ask" || !b.Began.Equal(i.Began) {
 		t.Errorf("Begin received %+v", b)
@@ -52,7 +52,7 @@ func TestEachAskIsObserved(t *testing.T) {
 	for n := range 10 { // the asks reuse the memory of earlier calls
 		l.ask(t, marked("ask"), "1", persisting(1))
 		if len(r.begun) != n+1 || len(r.all()) != n+1 {
-			t.Fatalf("after ask %d, %d began and %d ended", n+1, len(r.begun), len(r.all()))
+			t.Fatalf("after ask %d, %d commands began and %d ended", n+1, len(r.begun), len(r.all()))
 		}
 	}
 }
@@ -243,7 +243,7 @@ func TestInspectIsNotObserved(t *testing.T) {
 	}
 	l.close(t)
 	if len(r.begun) > 0 || len(r.all()) > 0 {
-		t.Errorf("Inspect was observed as %+v", r.begun)
+		t.Errorf("the observer received %+v for Inspect, want no command", r.begun)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestCommandContext(t *testing.T) {
 	<-received.Done()
 	<-derived.Done()
 	if !errors.Is(context.Cause(received), context.Canceled) {
-		t.Errorf("the context of the handler ended with %v", context.Cause(received))
+		t.Errorf("the context of the handler ended with %v, want context.Canceled", context.Cause(received))
 	}
 }
 
@@ -366,17 +366,17 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("the events of the destination have %q, want %q", got, want)
 	}
 	if got := <-signalled; got != "a++" {
-		t.Errorf("the signal has the context of %q", got)
+		t.Errorf("the context of the signal has the name %q, want a++", got)
 	}
 	attempts := 0
 	for _, i := range r.all() {
 		attempts += i.Attempt
 	}
 	if attempts != 1+2+3 {
-		t.Errorf("the sum of the attempts is %d", attempts)
+		t.Errorf("the sum of the attempts is %d, want 6", attempts)
 	}
 
-	// The next incarnation sends the same again.
+	// The next incarnation sends the same commands again.
 	r = newRegister()
 	l = openLamps(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: r.observer()}, wires)
 	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Reply(0) }})
@@ -423,7 +423,7 @@ func TestCommandsThatWait(t *testing.T) {
 	want := func(aside bool) {
 		t.Helper()
 		if i := <-stashed; i.PersistenceID != "lamp|1" || i.Aside != aside || i.Command == nil {
-			t.Errorf("StashInfo is %+v", i)
+			t.Errorf("StashInfo is %+v, want a command of lamp|1 with Aside %t", i, aside)
 		}
 	}
 	l.ask(t, context.Background(), "1", persisting(1)) // this command waits for the recovery
@@ -448,7 +448,7 @@ func TestCommandsThatWait(t *testing.T) {
 	fault.Release()
 	l.close(t)
 	if n := len(stashed); n != 0 {
-		t.Errorf("%d more commands were reported as stashed", n)
+		t.Errorf("%d more commands were reported as stashed, want 0", n)
 	}
 }
 

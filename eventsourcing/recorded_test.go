@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// archive keeps the record with each line. Type.Apply is not set.
+// archive makes the actors of a scene keep the record of each line. Type.Apply is not set.
 func archive(s *scene) {
 	s.typ.Apply = nil
 	s.typ.ApplyRecorded = func(a *actor, event actorEvent, r eventsourcing.Recorded) {

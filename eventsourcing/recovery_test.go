@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// chronicle is a scene with lines one second apart: 1 to n, and a snapshot after each of the given
-// numbers. It returns the time of each line.
+// chronicle returns a scene with the lines 1 to n, one second apart, and a snapshot after each of
+// the given numbers. It also returns the time of each line.
 func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
 	t.Helper()
 	s := newScene(t).open()
@@ -252,7 +252,8 @@ func TestHistoryGaps(t *testing.T) {
 	})
 }
 
-// TestUnreadableEvents checks that a recovery fails at an unreadable event and names it.
+// TestUnreadableEvents checks that a recovery fails at an unreadable event, and that the error
+// names the event.
 func TestUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +308,7 @@ func TestUnneededRecoveries(t *testing.T) {
 		expectError(t, err, journaltest.ErrInjected)
 		pass(time.Hour)
 		if n := s.journal.Calls(journaltest.OpHighest); n != 1 || s.actors.Resident() != 0 {
-			t.Errorf("after an hour %d recoveries were tried and %d entities are in memory", n, s.actors.Resident())
+			t.Errorf("after an hour %d recoveries were tried and %d entities are in memory, want 1 and 0", n, s.actors.Resident())
 		}
 	})
 }
@@ -386,7 +387,7 @@ func TestRecoveryLimit(t *testing.T) {
 			// Recoveries that start together may start in any order.
 			for i := int(want); i < len(order); i++ {
 				if pos := indexOf(s.notes, order[i]); pos < i-int(want) || pos > i+int(want) {
-					t.Errorf("%s was started as number %d", order[i], pos)
+					t.Errorf("the recovery of %s was number %d, want %d, give or take %d", order[i], pos, i, want)
 				}
 			}
 		})

@@ -277,7 +277,7 @@ func FuzzAnswer(f *testing.F) {
 }
 
 // TestRemoteDeadline checks that an entity receives the deadline of its caller and skips the
-// command of a caller that has left.
+// command of a caller that has stopped waiting.
 func TestRemoteDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestLeavingMemory(t *testing.T) {
 			step.do()
 			synctest.Wait()
 			if len(a.left) != 1 || a.left[0] != step.want {
-				t.Errorf("left memory: %q, want %q", a.left, step.want)
+				t.Errorf("the entities that left memory are %q, want %q", a.left, step.want)
 			}
 		}
 		if a.host.Passivate("rome") || a.host.Drain("rome") || a.host.Kill("rome") {
@@ -419,7 +419,7 @@ func TestCommandFormat(t *testing.T) {
 			t.Errorf("Encode = %q %q, %v, want %q", manifest, payload, err, want)
 		}
 		if back, err := commands.Decode(manifest, payload); err != nil || back != (travel{How: "sea"}) {
-			t.Errorf("Decode(%q, %q) = %v, %v", manifest, payload, back, err)
+			t.Errorf("Decode(%q, %q) = %v, %v, want the encoded command", manifest, payload, back, err)
 		}
 	}
 }

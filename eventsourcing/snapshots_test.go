@@ -93,8 +93,8 @@ func TestSnapshotPolicies(t *testing.T) {
 	})
 }
 
-// TestSaveFails checks that the entity continues without the snapshot, receives the signal, and
-// that nothing is deleted.
+// TestSaveFails checks that the entity continues without the snapshot and receives the signal, and
+// that no event and no snapshot is deleted.
 func TestSaveFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestDeletingEvents(t *testing.T) {
 			synctest.Wait()
 			received := s.take()
 			if len(received) != 1 {
-				t.Fatalf("the signals are %+v, want one", received)
+				t.Fatalf("the signals are %+v, want one signal", received)
 			}
 			return received[0]
 		}
@@ -246,7 +246,7 @@ func TestDeletingEvents(t *testing.T) {
 				t.Errorf("signal: %+v, want an error that matches %v", h, want)
 			}
 			if s.journal.Calls(journaltest.OpDelete) != calls && want != journaltest.ErrInjected { //nolint:errorlint // the same value
-				t.Error("Delete of the journal was called")
+				t.Error("the refused request called DeleteTo of the journal")
 			}
 		}
 		for i := 1; i <= 6; i++ {
@@ -329,8 +329,8 @@ func TestSnapshotTime(t *testing.T) {
 	})
 }
 
-// TestDeletionsDoNotOvertake checks that a deletion of snapshots waits for a deletion of events.
-// Together they could delete everything.
+// TestDeletionsDoNotOvertake checks that a deletion of snapshots waits for a deletion of events. If
+// both ran at the same time, they could delete the events and the snapshot that covers them.
 func TestDeletionsDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

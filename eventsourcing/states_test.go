@@ -188,7 +188,7 @@ func TestEncodeAndDecodeState(t *testing.T) {
 	_, err = eventsourcing.DecodeState(s.typ, "1", "stranger", payload)
 	expectError(t, err, codec.ErrUnknown)
 	if _, _, err = eventsourcing.EncodeState(s.typ, nil); err == nil || !strings.Contains(err.Error(), "panicked") {
-		t.Errorf("the error of a panic is %v", err)
+		t.Errorf("got the error %v, want one about the panic", err)
 	}
 	fails = errors.New("injected state error")
 	_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
@@ -213,7 +213,7 @@ func TestTagsThatPanic(t *testing.T) {
 		defer s.close()
 		s.mustAsk(addLines("1"))
 		if _, err := s.ask(addLines("bad")); err == nil || !strings.Contains(err.Error(), "panicked: no tags") {
-			t.Errorf("the error of a panic is %v", err)
+			t.Errorf("got the error %v, want one about the panic", err)
 		}
 		expect(t, s.mustAsk(addLines("2")), nil, "1 2")
 		s.expectStored("1", "2")

@@ -92,7 +92,7 @@ func TestTeePassesOnTheContext(t *testing.T) {
 	begin := eventsourcing.Tee(r.observer(), s.observer()).Begin
 	ctx := begin(eventsourcing.CommandInfo{Context: marked("x")})
 	if got := nameIn(ctx); got != "x++" || nameIn(s.begun[0].Context) != "x+" {
-		t.Errorf("the context has %q and the second Begin got %q", got, nameIn(s.begun[0].Context))
+		t.Errorf("the context has the name %q and the second Begin got %q, want x++ and x+", got, nameIn(s.begun[0].Context))
 	}
 }
 

@@ -51,7 +51,7 @@ func TestTimers(t *testing.T) {
 		pass(time.Minute)
 		s.expectNotes()
 
-		// A request takes effect when its effect is durable, and never if the write fails.
+		// A timer starts when the events of its effect are durable, and never if their write fails.
 		start := func(name string) func(ctx *actorCtx, a *actor, c act) actorDecision {
 			return func(ctx *actorCtx, _ *actor, c act) actorDecision {
 				return ctx.StartTimer(name, time.Second, noting(s, time.Now(), name)).Persist(line{name}).Reply("")

@@ -54,7 +54,7 @@ func TestIDs(t *testing.T) {
 			break
 		}
 		if n := s.actors.Resident(); n != 0 {
-			t.Errorf("IDs started %d entities", n)
+			t.Errorf("IDs started %d entities, want 0", n)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()

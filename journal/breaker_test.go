@@ -121,7 +121,7 @@ func TestBreakerCountsUnansweredAppends(t *testing.T) {
 				}
 			}
 			if open := isOpen(t, g, f); open != c.open {
-				t.Errorf("open: %v, want %v", open, c.open)
+				t.Errorf("the breaker is open: %v, want %v", open, c.open)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestBreakerProtectsTheOtherCalls(t *testing.T) {
 				}
 			}
 			if open := isOpen(t, g, f); open != c.open {
-				t.Errorf("%s, %s: open: %v, want %v", call, name, open, c.open)
+				t.Errorf("%s, %s: the breaker is open: %v, want %v", call, name, open, c.open)
 			}
 			if err := do(g); c.open && !errors.Is(err, journal.ErrBreakerOpen) {
 				t.Errorf("%s, %s: got %v, want ErrBreakerOpen", call, name, err)
@@ -222,7 +222,7 @@ func TestBreakerOfAClosedJournal(t *testing.T) {
 	g := guard(t, f, journal.BreakerConfig{MaxFailures: 1})
 	g.Append(t.Context(), someWrites(1))
 	if err := g.Close(); err != nil || closed != 1 {
-		t.Errorf("Close: %v, forwarded %d times", err, closed)
+		t.Errorf("Close: %v, forwarded %d times, want nil and 1", err, closed)
 	}
 	f.append = answers(journal.ErrClosed)
 	f.delete = func(context.Context, string, uint64) error { return journal.ErrClosed }
@@ -242,11 +242,11 @@ func TestBreakerConfigErrorNamesEachField(t *testing.T) {
 	}
 	for _, field := range []string{"MaxFailures", "CallTimeout", "ResetTimeout"} {
 		if !strings.Contains(err.Error(), "BreakerConfig."+field) {
-			t.Errorf("%q does not name %s", err, field)
+			t.Errorf("the error is %q, want one that names BreakerConfig.%s", err, field)
 		}
 	}
 	if _, err := journal.WithBreaker(nil, journal.BreakerConfig{}); !errors.Is(err, journal.ErrInvalid) {
-		t.Errorf("without a journal: %v, want ErrInvalid", err)
+		t.Errorf("WithBreaker without a journal: %v, want ErrInvalid", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestAsUnwraps(t *testing.T) {
 	p := &parallel{max: 3}
 	g := guard(t, guard(t, p, journal.BreakerConfig{}), journal.BreakerConfig{})
 	if got, ok := journal.As[journal.Parallel](g); !ok || got.MaxAppends() != 3 {
-		t.Errorf("got %v, %v, want the journal in two wrappers", got, ok)
+		t.Errorf("As returned %v, %v, want the journal inside of two wrappers", got, ok)
 	}
 	if outer, ok := journal.As[journal.Wrapper](g); !ok || any(outer) != any(g) {
 		t.Error("As did not return the outermost match")

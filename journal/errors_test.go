@@ -49,19 +49,19 @@ func TestErrorTexts(t *testing.T) {
 		}
 		wrapped := fmt.Errorf("append: %w", c.err)
 		if !errors.Is(wrapped, c.sentinel) {
-			t.Errorf("%v does not match %v", wrapped, c.sentinel)
+			t.Errorf("the error %v does not match %v", wrapped, c.sentinel)
 		}
 		for _, other := range []error{
 			journal.ErrConflict, journal.ErrRejected, journal.ErrSkipped, journal.ErrNotSent, journal.ErrUnavailable, journal.ErrClosed,
 			journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrNewerVersion, journal.ErrInvalid, journal.ErrContract, journal.ErrViolation,
 		} {
 			if other != c.sentinel && errors.Is(wrapped, other) { //nolint:errorlint // which sentinel it is
-				t.Errorf("%v also matches %v", wrapped, other)
+				t.Errorf("the error %v matches %v, want no match", wrapped, other)
 			}
 		}
 	}
 	if err := error(&journal.RejectedError{Reason: cause}); !errors.Is(err, cause) {
-		t.Error("a rejection does not match its reason")
+		t.Error("a RejectedError does not match its Reason")
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// A report over all accounts: the existing events, and the offset to resume after.
+// A report over all accounts reads the existing events and keeps the offset after which the next
+// run resumes.
 func ExampleCurrent() {
 	ctx := context.Background()
 	j := inmem.NewJournal()

@@ -15,16 +15,16 @@ func TestCheckID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"a", "account|42", "|", "帳戶|四十二", " a ", strings.Repeat("x", journal.MaxIDLength)} {
 		if err := journal.CheckID(id); err != nil {
-			t.Errorf("%q: %v", id, err)
+			t.Errorf("CheckID(%q): %v, want nil", id, err)
 		}
 	}
 	for _, id := range []string{"", " ", "\t\n", "\u2003", "a\x00b", "\xff", "a\xc3", strings.Repeat("x", journal.MaxIDLength+1)} {
 		if err := journal.CheckID(id); !errors.Is(err, journal.ErrInvalid) {
-			t.Errorf("%q: %v, want ErrInvalid", id, err)
+			t.Errorf("CheckID(%q): %v, want ErrInvalid", id, err)
 		}
 	}
 	if err := journal.CheckID(strings.Repeat("x", 1<<20)); len(err.Error()) > 200 {
-		t.Errorf("the error about a long ID has %d bytes", len(err.Error()))
+		t.Errorf("the error about a long ID has %d bytes, want at most 200", len(err.Error()))
 	}
 }
 
@@ -43,7 +43,7 @@ func TestJoinAndSplitID(t *testing.T) {
 			t.Errorf("%q is split into %q and %q, want %q", id, typeName, entityID, want)
 		}
 		if joined := journal.JoinID(typeName, entityID); strings.Contains(id, "|") && joined != id {
-			t.Errorf("JoinID of the parts of %q returns %q", id, joined)
+			t.Errorf("JoinID of the parts of %q returns %q, want the ID", id, joined)
 		}
 	}
 }
@@ -92,13 +92,13 @@ func TestCheckWrite(t *testing.T) {
 		size, err := journal.CheckWrite(&w)
 		if c.want == "" {
 			if err != nil || size != c.size {
-				t.Errorf("%s: %d, %v, want %d", name, size, err, c.size)
+				t.Errorf("%s: CheckWrite returned %d, %v, want %d", name, size, err, c.size)
 			}
 			continue
 		}
 		rejected, ok := errors.AsType[*journal.RejectedError](err)
 		if !ok || rejected.ID != "a|1" || rejected.SequenceNr != c.seqNr || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want event %d and %q", name, err, c.seqNr, c.want)
+			t.Errorf("%s: CheckWrite returned %v, want a rejection of event %d with %q", name, err, c.seqNr, c.want)
 		}
 	}
 }

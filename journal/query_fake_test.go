@@ -115,7 +115,7 @@ func showEvent(e journal.Event) string { return fmt.Sprint(e.SequenceNr) }
 
 func showID(id string) string { return id }
 
-// taken ranges until the loop has n entries.
+// taken returns the first n entries of seq.
 func taken[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for v, err := range seq {
@@ -126,7 +126,7 @@ func taken[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	}
 }
 
-// added is a write of n events, or of a fence if the manifest is empty.
+// added returns a write of n events, or of a fence if the manifest is empty.
 func added(id string, expect uint64, n int, manifest string, tags ...string) journal.Write {
 	w := journal.Write{ID: id, Writer: "w", Expect: expect}
 	for i := range n {

@@ -38,6 +38,6 @@ func TestSlicesAreDividedEvenly(t *testing.T) {
 		}
 	}
 	if all := (journal.Slices{}); all.String() != "0-1023" || !all.Contains(0) || !all.Contains(1023) {
-		t.Errorf("the zero value is %s, want all slices", all)
+		t.Errorf("the zero Slices is %s, want all slices", all)
 	}
 }

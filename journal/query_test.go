@@ -49,7 +49,7 @@ func TestQueryCheck(t *testing.T) {
 		{Slices: journal.Slices{First: 1, Count: 1023}},
 	} {
 		if err := q.Check(); err != nil {
-			t.Errorf("%+v: %v", q, err)
+			t.Errorf("Check of %+v: %v, want nil", q, err)
 		}
 	}
 	for _, q := range []journal.Criteria{
@@ -68,7 +68,7 @@ func TestQueryCheck(t *testing.T) {
 		{Slices: journal.Slices{First: 1, Count: math.MaxInt}},
 	} {
 		if err := q.Check(); !errors.Is(err, journal.ErrInvalid) {
-			t.Errorf("%+v: %v, want ErrInvalid", q, err)
+			t.Errorf("Check of %+v: %v, want ErrInvalid", q, err)
 		}
 	}
 }
@@ -228,14 +228,14 @@ func TestQueryKinds(t *testing.T) {
 				}()
 				synctest.Wait()
 				if done != (r.live == nil) {
-					t.Fatalf("completed: %t, with %q", done, got)
+					t.Fatalf("the loop completed: %t, want %t; it yielded %q", done, r.live == nil, got)
 				}
 				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("new|1", 0, 1, "m"))
 				synctest.Wait()
 				cancel(errTestEnded)
 				synctest.Wait()
 				if !done {
-					t.Fatal("the query does not end with its context")
+					t.Fatal("the loop continues after the end of its context")
 				}
 				expect(t, "results", got, append(r.want, r.live...))
 			})

@@ -31,8 +31,8 @@ func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "query o1", "query o4", "query o8"})
 }
 
-// TestCurrentWaitsForTheEnd has a journal that temporarily returns less than its reported end, like
-// one that reads from several places.
+// TestCurrentWaitsForTheEnd uses a journal that temporarily returns fewer events than its reported
+// end, like a journal that reads from several places.
 func TestCurrentWaitsForTheEnd(t *testing.T) {
 	t.Parallel()
 	round := 0
@@ -153,7 +153,7 @@ func TestLoopsEndWithTheError(t *testing.T) {
 			breaks[b](j)
 			errs := c.errs(j)
 			if len(errs) != 1 || !errors.Is(errs[0], broken) || errs[0].Error()[:len(c.name)] != c.name {
-				t.Errorf("%q with a broken %s ends with %v", c.name, b, errs)
+				t.Errorf("the loop of %q with a broken %s ends with %v, want the error of the method", c.name, b, errs)
 			}
 		}
 	}
@@ -342,8 +342,8 @@ func TestLiveIsResumed(t *testing.T) {
 	})
 }
 
-// TestLiveByIDReadsTheEndFirst checks the order of calls with which no event can be missed: the end
-// is read first, and an event that is stored after it ends the wait.
+// TestLiveByIDReadsTheEndFirst checks the order of calls, so that no event is missed: LiveByID
+// first reads the end of the journal, and an event that is stored after this read ends the wait.
 func TestLiveByIDReadsTheEndFirst(t *testing.T) {
 	t.Parallel()
 	highest, ends := uint64(0), 0
@@ -429,14 +429,14 @@ func TestLiveByIDCompletes(t *testing.T) {
 				expect(t, "events stored before the call", got, c.want)
 				for _, w := range c.after {
 					if done {
-						t.Fatal("completed too early")
+						t.Fatal("the loop completed before the last record")
 					}
 					store(t, j, w)
 					synctest.Wait()
 				}
 				expect(t, "events", got, append(c.want, c.more...))
 				if !done {
-					t.Fatal("did not complete")
+					t.Fatal("the loop did not complete after the last record")
 				}
 			})
 		})

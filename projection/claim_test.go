@@ -20,7 +20,7 @@ import (
 )
 
 // strict is a read model without transactions. It tracks the sequence number of each box and drops
-// late events, so a Clear or an event at the wrong time leaves it permanently wrong.
+// late events. After a Clear or an event at the wrong time, the read model therefore remains wrong.
 type strict struct {
 	model
 	upTo map[string]uint64
@@ -89,7 +89,7 @@ func TestClearAmongProcesses(t *testing.T) {
 			t.Error(err)
 		}
 		if got := time.Since(began); got != time.Minute {
-			t.Errorf("Pause waited for %v for the Clear of another process", got-time.Minute)
+			t.Errorf("Pause waited %v for the Clear of another process, want 0", got-time.Minute)
 		}
 		standby.Resume()
 		time.Sleep(time.Hour)
@@ -138,7 +138,7 @@ func TestClaimOfCrashedProcess(t *testing.T) {
 			}
 			wantSums(t, m.rows(), s.sums)
 			if took := time.Since(began); same && took != 0 || !same && (took < 30*time.Second || took > time.Minute) {
-				t.Errorf("the take-over took %v, by the same process: %t", took, same)
+				t.Errorf("the take-over took %v by the same process: %t, want 0 s for the same process and 30 s or more for another", took, same)
 			}
 		})
 	}
@@ -195,8 +195,8 @@ func TestLateClear(t *testing.T) {
 	})
 }
 
-// A rebuild is requested while one process clears; another process starts it immediately. The first
-// one, whose Clear ends later, does not disturb the claim.
+// A rebuild is requested while one process clears; another process starts it immediately. The Clear
+// of the first process ends later and does not disturb the claim of the other process.
 func TestClearsOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,8 @@ func (l *linked) Reset(ctx context.Context, name string) error {
 	return l.Table.Reset(ctx, name)
 }
 
-// A process handles an event while another one clears and rebuilds: the late change is detected.
+// A process is still handling an event while another process clears and rebuilds the read model.
+// The late change is detected.
 func TestLateHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -296,7 +297,8 @@ func TestLateHandler(t *testing.T) {
 }
 
 // A process has handled the first events without saving its position. Then another process clears
-// the read model. The first position that the late process loaded differs from the stored one.
+// the read model. The late process is fenced, because the first position that it loaded differs
+// from the stored one.
 func TestFirstPositionsDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,8 +352,9 @@ func TestRebuildsAmongProcesses(t *testing.T) {
 					return m.handle(ctx, e)
 				},
 				Clear: func(ctx context.Context) error {
-					// This is longer than the time for which a handler continues after the mark (10
-					// s and 12 s). A handler that outlasts a whole rebuild is a documented limit.
+					// A Clear takes longer than a handler continues after the mark (10 s and 12 s),
+					// because a handler that outlasts a whole rebuild is not detected, as
+					// documented.
 					slow(time.Duration(25+time.Now().Unix()%65) * time.Second)
 					return m.clear(ctx)
 				},

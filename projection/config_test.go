@@ -41,8 +41,8 @@ func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int
 
 func plainFailure() error { return errPlanted }
 
-// An event that fails is isolated in its batch. The events before it count, the error names it, and
-// the projection restarts at it.
+// An event that fails is isolated in its batch. The earlier events of the batch count, the error
+// names the failing event, and the projection restarts at this event.
 func TestFailIsTheDefault(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{"error": plainFailure, "panic": func() error { panic(errPlanted) }} {
@@ -119,7 +119,7 @@ func TestSkip(t *testing.T) {
 	s.sums["box|1"] -= 1200
 	wantSums(t, table.Rows(), s.sums)
 	if len(skipped) != 1 || skipped[0].ID != "box|1" || skipped[0].SequenceNr != 600 || skipped[0].Attempts != 1 {
-		t.Errorf("skipped %v, want the event 600 of box|1", skipped)
+		t.Errorf("skipped %v, want event 600 of box|1", skipped)
 	}
 	if got := p.Status(); got.Skipped != 1 || got.Handled != 2499 || got.Restarts != 0 {
 		t.Errorf("status %+v, want 1 skipped and 2499 handled", got)
@@ -197,7 +197,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// Events that cannot be decoded are treated in the same way, but not retried.
+// Events that cannot be decoded are skipped, or fail the worker, like events that the handler fails
+// on. They are not retried.
 func TestUndecodable(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -260,7 +261,7 @@ func TestOutagesSkipNothing(t *testing.T) {
 			p := catchUp(t, cfg)
 			wantSums(t, table.Rows(), s.sums)
 			if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
-				t.Errorf("%s: %d skipped, %d restarts; want none and some", step, got.Skipped, got.Restarts)
+				t.Errorf("%s: %d skipped, %d restarts; want 0 skipped and at least 1 restart", step, got.Skipped, got.Restarts)
 			}
 		})
 	}
@@ -303,7 +304,7 @@ func TestRefusedTransactions(t *testing.T) {
 	p := catchUp(t, cfg)
 	wantSums(t, table.Rows(), map[string]int64{"box|0": 36 - 5})
 	if got := p.Status(); got.Skipped != 1 {
-		t.Errorf("%d skipped, want 1", got.Skipped)
+		t.Errorf("%d events were skipped, want 1", got.Skipped)
 	}
 }
 

@@ -45,7 +45,7 @@ func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash
 	return &done
 }
 
-// After any failure or crash, the final read model is the fold of the events.
+// After any failure or crash, the final read model corresponds to all events.
 func TestExactlyOnceThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2} {
@@ -154,7 +154,7 @@ func TestAtLeastOnceThroughFaults(t *testing.T) {
 					repeated += times - 1
 				}
 				if repeated > 10 {
-					t.Errorf("%s %d: %d events were handled again, more than SaveEvery", step, n, repeated)
+					t.Errorf("%s %d: %d events were handled again, want at most 10", step, n, repeated)
 				}
 			})
 		}
@@ -205,11 +205,11 @@ func TestAtMostOnceThroughFaults(t *testing.T) {
 				catchUp(t, cfg)
 				for e, times := range m.seen {
 					if times > 1 {
-						t.Errorf("%s %d: event %s was handled %d times", step, n, e, times)
+						t.Errorf("%s %d: event %s was handled %d times, want at most once", step, n, e, times)
 					}
 				}
 				if lost := 10 - len(m.seen); lost > 1 || lost == 1 && step != projectiontest.AfterSave {
-					t.Errorf("%s %d: %d events were lost by one crash", step, n, lost)
+					t.Errorf("%s %d: one crash lost %d events, want at most 1", step, n, lost)
 				}
 			})
 		}

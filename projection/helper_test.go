@@ -241,7 +241,7 @@ func stored(t *testing.T, store projection.Store) []projection.Position {
 	return positions
 }
 
-// outage is a fault that tests switch on and off.
+// outage is a fault that a test switches on and off.
 type outage struct {
 	f atomic.Pointer[func(ctx context.Context) error]
 }

@@ -128,7 +128,8 @@ func TestCatchUpReturnsAfterOutage(t *testing.T) {
 	}
 }
 
-// Outages that are far apart do not count as consecutive failures, even without events in between.
+// Outages that are far apart do not count as consecutive failures, even if no event is handled
+// between them.
 func TestOutagesAreNotConsecutive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -118,11 +118,11 @@ func TestEnvelope(t *testing.T) {
 	for part, g := range got {
 		if g.Event != (paid{N: int64(3 + part)}) || g.Part != part || g.ID != "box|a|b" || g.EntityID() != "a|b" || g.SequenceNr != 1 || !g.Time.Equal(at) ||
 			g.Manifest != "paid" || !slices.Equal(g.Tags, []string{"red"}) || string(g.Metadata) != "meta" || g.Offset == "" {
-			t.Errorf("part %d is %+v", part, g)
+			t.Errorf("the envelope of part %d is %+v", part, g)
 		}
 	}
 	if (&projection.Envelope[event]{ID: "plain"}).EntityID() != "plain" {
-		t.Error("EntityID of a persistence ID without a type differs from the persistence ID")
+		t.Error("EntityID of the persistence ID plain differs from plain")
 	}
 }
 
@@ -298,7 +298,7 @@ func TestPause(t *testing.T) {
 		wantStopped(t, stop)
 		for e, times := range m.seen {
 			if times != 1 {
-				t.Errorf("%s was handled %d times", e, times)
+				t.Errorf("event %s was handled %d times, want once", e, times)
 			}
 		}
 	})

@@ -75,7 +75,7 @@ func TestRebuildInAnotherProcess(t *testing.T) {
 	})
 }
 
-// The next Run completes a rebuild that crashed at any point.
+// If the process crashes at any point of a rebuild, the next Run completes the rebuild.
 func TestRebuildThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, step := range append([]projectiontest.Step{projectiontest.AfterReset}, steps...) {
@@ -178,7 +178,7 @@ func TestRebuildInAPause(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if table.Rows()["wrong"] != 1 {
-			t.Error("the read model was cleared in a pause")
+			t.Error("the read model was cleared during the pause")
 		}
 		p.Resume()
 		synctest.Wait()

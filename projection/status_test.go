@@ -155,7 +155,7 @@ func TestLagWithoutAJournal(t *testing.T) {
 		close(answer)
 		time.Sleep(6 * time.Second)
 		if got := p.Status(); got.State != projection.Running || got.Err != nil || got.Failures != 0 || !got.LagUnknownSince.IsZero() || !got.CaughtUp {
-			t.Errorf("status %+v, want recovered", got)
+			t.Errorf("status %+v, want running, without an error and without failures", got)
 		}
 		stopped := time.Now()
 		wantStopped(t, stop)

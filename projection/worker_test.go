@@ -64,7 +64,7 @@ func TestWorkersChange(t *testing.T) {
 		handler.Batch = 9
 		cfg := config(s, table)
 		cfg.Handler, cfg.Workers = handler, workers
-		// Half way, so that the positions of the workers differ.
+		// Stop half way, so that the positions of the workers differ.
 		ctx, cancel := context.WithCancel(t.Context())
 		plant(table, projectiontest.BeforeCommit, 12, cancel)
 		_ = create(t, cfg).CatchUp(ctx)
@@ -125,7 +125,7 @@ func TestWorkersRunConcurrently(t *testing.T) {
 	catchUp(t, cfg)
 	wantSums(t, m.sums, s.sums)
 	if len(slicesOf) != 4 {
-		t.Errorf("ranges %v, want 4", slicesOf)
+		t.Errorf("the workers have the ranges %v, want 4 ranges", slicesOf)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestTwoProcesses(t *testing.T) {
 			}
 		}
 		if restarts == 0 {
-			t.Error("no worker was fenced")
+			t.Error("0 workers were restarted, want at least 1 that was fenced")
 		}
 		for i, stop := range stops {
 			wantStopped(t, stop)

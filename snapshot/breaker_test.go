@@ -134,7 +134,7 @@ func TestBreakerCountsOnlyMissingResponses(t *testing.T) {
 			}
 		}
 		if store.calls.Load() != 3 {
-			t.Errorf("the breaker opened after the response %v", answer)
+			t.Errorf("the breaker opened after the response %v, want it closed", answer)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestBreakerIgnoresEndedContexts(t *testing.T) {
 			cancel()
 		}
 		if store.calls.Load() != 3 {
-			t.Errorf("the breaker opened after %d calls", store.calls.Load())
+			t.Errorf("the breaker opened after %d calls whose context had ended, want it closed", store.calls.Load())
 		}
 		if err := g.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -76,7 +76,7 @@ func (s *scenario) check(t *testing.T, fsys *disk) {
 	}
 	for _, file := range fsys.files() {
 		if strings.Contains(file, "partial") {
-			t.Errorf("file that was not removed: %s", file)
+			t.Errorf("the partial file %s was not removed", file)
 		}
 	}
 	for m, allowed := range s.allowed {
@@ -123,7 +123,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 		}
 		s, err := runScenario(t.Context(), d)
 		if err == nil {
-			t.Errorf("cut at step %d: no error was reported", cut)
+			t.Errorf("power cut at step %d: the scenario returned nil, want an error", cut)
 		}
 		d.fail = nil
 		last := d.steps[cut]
@@ -140,7 +140,8 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestKillAtEveryStep keeps the written data of the killed process, as the operating system does.
+// TestKillAtEveryStep kills the process at each step. The data that it has written remains, as the
+// operating system keeps it.
 func TestKillAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for kill := range steps(t) {
@@ -153,7 +154,7 @@ func TestKillAtEveryStep(t *testing.T) {
 		}
 		s, err := runScenario(t.Context(), d)
 		if err == nil {
-			t.Errorf("killed at step %d: no error was reported", kill)
+			t.Errorf("killed at step %d: the scenario returned nil, want an error", kill)
 		}
 		d.fail = nil
 		s.check(t, d)
@@ -163,8 +164,9 @@ func TestKillAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryStep checks that a failed operation leads to an error of its call, unless the
-// call can succeed without it, and affects nothing else.
+// TestFaultAtEveryStep checks that a failed operation of the file system leads to an error of the
+// call that needs it. A call that can succeed without the operation may succeed. Other calls are
+// not affected.
 func TestFaultAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for fault := range steps(t) {
@@ -202,7 +204,7 @@ func TestFullDisk(t *testing.T) {
 		d.room = room
 		for seqNr := uint64(1); seqNr <= 2; seqNr++ {
 			if err := store.Save(t.Context(), snapshot.Snapshot{Metadata: at("a", seqNr), Payload: []byte("new one")}); err == nil {
-				t.Fatalf("Save of %d bytes with room for %d succeeded", size, room)
+				t.Fatalf("Save of %d bytes with room for %d returned nil, want an error", size, room)
 			}
 		}
 		if after := d.files(); !slices.Equal(after, before) {

@@ -64,7 +64,7 @@ func TestFormatDetectsEveryDamage(t *testing.T) {
 	check := func(subject string, at int, data []byte) {
 		t.Helper()
 		if s, err := snapshot.Decode(data); err == nil || errors.Is(err, snapshot.ErrNewerVersion) {
-			t.Errorf("%s %d: decoded as %+v, %v", subject, at, s, err)
+			t.Errorf("%s %d: decoded as %+v, %v, want an error about damage", subject, at, s, err)
 		}
 	}
 	for bit := range len(whole) * 8 {
@@ -109,7 +109,7 @@ func FuzzDecodeFile(f *testing.F) {
 		s, err := snapshot.Decode(data)
 		runtime.ReadMemStats(&after)
 		if grown, limit := after.TotalAlloc-before.TotalAlloc, uint64(64*len(data)+1<<20); grown > limit {
-			t.Errorf("%d bytes allocated for %d bytes of input", grown, len(data))
+			t.Errorf("%d bytes allocated for %d bytes of input, want at most %d", grown, len(data), limit)
 		}
 		if err != nil {
 			return

@@ -74,9 +74,9 @@ func TestFilesSurviveSIGKILL(t *testing.T) {
 		case err != nil:
 			t.Fatalf("round %d: Load: %v", round, err)
 		case newest.SequenceNr < acknowledged || newest.SequenceNr > acknowledged+1:
-			t.Errorf("round %d: the newest is %d, the last one acknowledged %d", round, newest.SequenceNr, acknowledged)
+			t.Errorf("round %d: the newest snapshot is %d, want at least the last acknowledged one, %d", round, newest.SequenceNr, acknowledged)
 		case !bytes.Equal(newest.Payload, numbered(newest.SequenceNr).Payload):
-			t.Errorf("round %d: the payload at %d is wrong", round, newest.SequenceNr)
+			t.Errorf("round %d: the payload at %d is not the saved one", round, newest.SequenceNr)
 		}
 		for m, err := range store.List(t.Context(), "a", snapshot.Latest()) {
 			if err != nil || m.SequenceNr+3 < newest.SequenceNr {
@@ -119,7 +119,8 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 }
 
 // TestFilesShareADirectory checks that saves succeed while other processes repeatedly open the
-// directory. Each opening may cost a running save one of its hundred attempts.
+// directory. Each opening may interrupt a running save, which then uses up one of its hundred
+// attempts.
 func TestFilesShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

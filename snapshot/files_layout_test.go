@@ -40,7 +40,7 @@ func TestSimilarIDs(t *testing.T) {
 	for _, id := range ids {
 		s, err := files.Load(t.Context(), id, snapshot.Latest())
 		if err != nil || string(s.Payload) != id {
-			t.Errorf("load %q: %q, %v", id, s.Payload, err)
+			t.Errorf("load %q: %q, %v, want the ID as payload", id, s.Payload, err)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestFilesSaveRestartsAfterRemovalOfItsPartialFile(t *testing.T) {
 }
 
 // TestFilesThatCannotBeOpenedAreNotDamaged checks that a lack of file descriptors is not reported
-// as damage, which would select an older state.
+// as damage. After a report of damage, Load would return an older state.
 func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)
@@ -125,7 +125,7 @@ func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 		}
 		_, err := store.Load(t.Context(), "a", snapshot.Latest())
 		if !errors.Is(err, syscall.EMFILE) || errors.Is(err, snapshot.ErrCorrupt) || errors.Is(err, snapshot.ErrNotFound) {
-			t.Errorf("Load when %q fails: %v, want that error", op, err)
+			t.Errorf("Load when %q fails: %v, want EMFILE", op, err)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestFilesAttemptsAreBounded(t *testing.T) {
 		t.Errorf("Load = %v, want an error that is not ErrNotFound", err)
 	}
 	if err := store.Save(t.Context(), snapshot.Snapshot{Metadata: at("a", 2)}); err == nil {
-		t.Error("Save succeeded")
+		t.Error("Save returned nil, want an error")
 	}
 }
 

@@ -116,7 +116,7 @@ func TestFilesTriesTheThreeNewest(t *testing.T) {
 		t.Errorf("the error is %#v, want a *CorruptError about the newest", damage)
 	}
 	if log.Len() > 0 {
-		t.Errorf("the returned error is logged too: %s", log.String())
+		t.Errorf("the returned error was also logged: %s", log.String())
 	}
 	patient := openFiles(t, store.Dir(), snapshot.FilesConfig{MaxLoadAttempts: 4})
 	if s, err := patient.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 2 {
@@ -264,7 +264,7 @@ func TestFilesRejectsUnsupportedSnapshots(t *testing.T) {
 			t.Errorf("Save with %s: %v, want %v", name, err, test.want)
 		}
 		if _, err := store.Load(t.Context(), s.ID, snapshot.Latest()); err != nil && test.want == nil {
-			t.Errorf("Load with %s: %v", name, err)
+			t.Errorf("Load with %s: %v, want nil", name, err)
 		}
 	}
 }
@@ -282,7 +282,7 @@ func TestFilesLimitsLoadedPayloads(t *testing.T) {
 		t.Errorf("Load of a payload above the limit: %v, want ErrTooLarge", err)
 	}
 	if _, err := small.Load(t.Context(), "a", snapshot.UpTo(1)); err != nil {
-		t.Errorf("Load of a smaller one: %v", err)
+		t.Errorf("Load of a smaller payload: %v", err)
 	}
 }
 

@@ -28,6 +28,6 @@ func TestOf(t *testing.T) {
 		t.Errorf("after Close the journal returns %v, want ErrClosed", err)
 	}
 	if err := store.Of(nil, nil).Close(); err != nil {
-		t.Errorf("Close of no parts: %v", err)
+		t.Errorf("Close of a DB without parts: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (g *goldenTest) passes(t *testing.T, update bool) {
 	t.Helper()
 	before := g.files(t)
 	if failures := g.run(t, update); failures != "" {
-		t.Fatalf("update %t: %s", update, failures)
+		t.Fatalf("a run with update %t reports %s, want no failure", update, failures)
 	}
 	for name, was := range before {
 		if now := g.files(t)[name]; now != was && (!update || strings.HasSuffix(name, ".stored")) {

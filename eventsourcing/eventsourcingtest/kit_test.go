@@ -239,7 +239,7 @@ func TestKit(t *testing.T) {
 	eventsourcingtest.Tell(k, Add{Articles: []string{"pear"}}).Stores(Added{[]string{"pear"}})
 	k.Restart()
 	if got := k.State().Articles; len(got) != 3 {
-		t.Errorf("after a restart the articles are %q", got)
+		t.Errorf("after a restart the articles are %q, want 3", got)
 	}
 	if got := k.Events(); len(got) != 3 {
 		t.Errorf("the events are %v, want 3", got)
@@ -247,7 +247,7 @@ func TestKit(t *testing.T) {
 	k.Clear()
 	eventsourcingtest.When(k, Checkout{}).Fails(ErrEmpty)
 	if got := k.Events(); len(got) != 0 {
-		t.Errorf("after a clear the events are %v", got)
+		t.Errorf("after a clear the events are %v, want none", got)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestStatesWithoutEncoding(t *testing.T) {
 	eventsourcingtest.When(k, count{}).Answers(2)
 	failures := record(t, func(t testing.TB) { eventsourcingtest.When(eventsourcingtest.New(t, typ), count{Cheat: true}) })
 	if !strings.Contains(strings.Join(failures, "\n"), "the stored events lead to") {
-		t.Errorf("the failures are %q", failures)
+		t.Errorf("the failures are %q, want one with \"the stored events lead to\"", failures)
 	}
 }
 

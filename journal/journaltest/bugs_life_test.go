@@ -116,7 +116,7 @@ func deleteBugs() []planted {
 	}
 }
 
-// bounds stores the highest deletion of each ID.
+// bounds stores the highest deleted sequence number of each ID.
 type bounds struct {
 	mu sync.Mutex
 	of map[string]uint64

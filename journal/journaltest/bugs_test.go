@@ -39,8 +39,8 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// TestBugsAlone does the same while no other test runs, for bugs that would disturb other tests:
-// one bug leaks 1,000 goroutines for a while, and another test counts goroutines.
+// TestBugsAlone does the same as TestBugs for bugs that would disturb other tests. It runs while no
+// other test runs: one bug leaks 1,000 goroutines for a while, and another test counts goroutines.
 func TestBugsAlone(t *testing.T) {
 	for _, b := range bugs() {
 		if b.alone {
@@ -58,7 +58,7 @@ func find(t *testing.T, b planted) {
 	for _, name := range b.finds {
 		failures := recorder.Find(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
 		if len(failures) == 0 {
-			t.Errorf("%s does not find the bug", name)
+			t.Errorf("the check %s passes, want a failure because of the planted bug", name)
 			continue
 		}
 		t.Logf("%s: %s", name, failures[0])
@@ -76,11 +76,11 @@ func TestEveryCheckFindsABug(t *testing.T) {
 	}
 	for _, name := range journaltest.Names() {
 		if !found[name] {
-			t.Errorf("no bug is planted for %s", name)
+			t.Errorf("0 bugs are planted for the check %s, want at least 1", name)
 		}
 		delete(found, name)
 	}
 	for name := range found {
-		t.Errorf("a bug is planted for %s, which does not exist", name)
+		t.Errorf("a bug is planted for the check %s, which does not exist", name)
 	}
 }

@@ -39,8 +39,8 @@ type bug struct {
 	await    func(ctx context.Context, j journal.Querier, after journal.Offset) error
 	// attach replaces Config.Attach.
 	attach func(d *double) journal.Journal
-	// survive changes the history of an ID that a restart restores, and the number of its first
-	// events that are deleted. If survive is set, a restart copies ID by ID.
+	// survive changes the history of an ID that a restart restores, and the number of deleted
+	// events at the beginning of this history. If survive is set, a restart copies ID by ID.
 	survive func(id string, events []journal.Event, deleted int) ([]journal.Event, int)
 	// stall replaces Config.Stall.
 	stall func(d *double) (release func())

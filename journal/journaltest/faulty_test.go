@@ -93,7 +93,7 @@ func TestFaultsOfAppend(t *testing.T) {
 			for _, err := range slots(f.Append(t.Context(), writes), writes) {
 				outcomes = append(outcomes, kind(err))
 				if kind(err) != "stored" && kind(err) != "skipped" && kind(err) != "conflict" && !errors.Is(err, errOther) {
-					t.Errorf("%v does not match the error of the fault", err)
+					t.Errorf("the outcome is %v, want one that matches the error of the fault", err)
 				}
 			}
 			if got := strings.Join(outcomes, " "); got != c.outcomes {
@@ -113,7 +113,7 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	i := f.Inject(journaltest.Fault{})
 	select {
 	case <-i.Struck():
-		t.Error("Struck returned true before any call")
+		t.Error("the channel of Struck is closed before any call")
 	default:
 	}
 	if err := only(f.Append(t.Context(), []journal.Write{write("a", 0, 2)})); !errors.Is(err, journaltest.ErrInjected) || journal.NotStored(err) {
@@ -121,7 +121,7 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	}
 	<-i.Struck()
 	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 2), write("b", 0, 1)}); errs != nil {
-		t.Errorf("Append after the only fault: %v", errs)
+		t.Errorf("Append after the only fault: %v, want nil", errs)
 	}
 	if f.Calls(journaltest.OpAppend) != 2 || f.Writes() != 3 {
 		t.Errorf("%d calls and %d writes, want 2 and 3", f.Calls(journaltest.OpAppend), f.Writes())
@@ -151,7 +151,7 @@ func TestLateConflicts(t *testing.T) {
 		}
 	}
 	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 1)}); errs != nil {
-		t.Errorf("the fence: %v", errs)
+		t.Errorf("Append of the fence: %v, want nil", errs)
 	}
 	late.Release()
 	wantHighest(t, f, map[string]uint64{"a": 1, "b": 2})
@@ -219,12 +219,12 @@ func TestStall(t *testing.T) {
 		<-stall.Struck()
 		select {
 		case err := <-done:
-			t.Errorf("method %d does not stall: %v", op, err)
+			t.Errorf("method %d returned %v, want it to stall", op, err)
 		default:
 		}
 		stall.Release()
 		if err := <-done; err != nil {
-			t.Errorf("method %d: %v", op, err)
+			t.Errorf("method %d after the release: %v, want nil", op, err)
 		}
 	}
 	wantHighest(t, f, map[string]uint64{"new": 1})

@@ -319,7 +319,7 @@ func TestCasesFindBugs(t *testing.T) {
 	}
 	for name, ok := range found {
 		if !ok {
-			t.Errorf("no faulty store is listed for case %s", name)
+			t.Errorf("the list of faulty stores has no store for case %s", name)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestSuitePassesOnACorrectStore(t *testing.T) {
 	snapshottest.Run(t, config(func(*double) {}))
 }
 
-// Each check fails on the fault that it is meant to find.
+// Each check fails on a store with the fault that the check must find.
 func TestChecksFindFaults(t *testing.T) {
 	t.Parallel()
 	faults := faults()
@@ -49,7 +49,7 @@ func TestChecksFindFaults(t *testing.T) {
 			}
 			failures := recorder.Find(t, func(tb testing.TB) { tb.Helper(); snapshottest.RunOne(tb, c, name) })
 			if len(failures) == 0 {
-				t.Error("the check passes on a store that breaks its rule")
+				t.Error("the check reports no failure for a store that breaks its rule")
 			}
 			for _, failure := range failures {
 				t.Log(failure)
@@ -58,7 +58,7 @@ func TestChecksFindFaults(t *testing.T) {
 	}
 	for _, name := range snapshottest.Names(config(nil)) {
 		if faults[name] == nil {
-			t.Errorf("no fault is planted for the check %s", name)
+			t.Errorf("faults has no fault for the check %s", name)
 		}
 	}
 }
