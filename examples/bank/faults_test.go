@@ -15,9 +15,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The journal loses writes, stores some although it returns an error, stores others late, and
-// rejects some. Each line is still executed once, and the balances equal those with a journal
-// without faults.
+// The journal loses some writes, stores others although it returns an error, stores others late,
+// and rejects others. Each line is still executed once, and the balances equal the balances with a
+// journal without faults.
 func TestFaultyJournal(t *testing.T) {
 	t.Parallel()
 	fences, seeds := 0, uint64(3)

@@ -28,7 +28,8 @@ import (
 )
 
 // A bank that is killed repeatedly while it executes a file reaches the same result as an
-// undisturbed bank. All that it acknowledged before a kill is in its journal after the kill.
+// undisturbed bank. Each line that the bank acknowledged before a kill is in its journal after the
+// kill.
 func TestKilledBankLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 600, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}

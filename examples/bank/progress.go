@@ -21,7 +21,7 @@ type progress interface {
 	stop()
 }
 
-// lineProgress shows a bar on a terminal, otherwise a line every lineInterval.
+// lineProgress shows a bar on a terminal. On any other output it prints a line every lineInterval.
 type lineProgress struct {
 	total int64
 	count atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// serving opens one more branch with its own setting, and returns its output.
+// serving opens one more branch with its own StableAfter, and returns its output.
 func (c *chain) serving(name string, stableAfter time.Duration) (*branches, *lockedBuffer) {
 	c.Helper()
 	self, err := identity.New(name)

@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/examples/bank/requests"
 )
 
-// lineClients execute the lines of a file, those of an account one after the other, on any branch.
-// They repeat unanswered lines with the same request ID.
+// lineClients execute the lines of a file on any branch. They execute the lines of one account one
+// after the other, and repeat unanswered lines with the same request ID.
 type lineClients struct {
 	s      *soak
 	seed   uint64

@@ -6,8 +6,8 @@
 //
 //	go run ./examples/cart
 //
-// It starts three nodes and a NATS server in this process, shops on all of them, and crashes one
-// node and then a second one. Start reading at cart.go.
+// The command starts three nodes and a NATS server in this process, shops on all of them, and
+// crashes one node and then a second one. Start reading at cart.go.
 package main
 
 import (

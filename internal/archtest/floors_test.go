@@ -56,7 +56,8 @@ func TestFloors(t *testing.T) {
 var leaves = []string{"cluster/downing", "ddata/crdt", "ddata/durable", "sharding/allocation", "sharding/passivation"}
 
 // No chain of imports leads from a top-level folder into internal/ and back into the same folder,
-// except to a leaf. Otherwise the folder and the internal package are one unit in two places.
+// except to a leaf. With such a chain, the folder and the internal package would be one unit in two
+// places.
 func TestNoImportReturnsFromInternal(t *testing.T) {
 	t.Parallel()
 	imports := make(map[string][]string)

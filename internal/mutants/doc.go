@@ -19,7 +19,8 @@
 // Rule states the rule that the fault breaks. Package is the directory that is changed, from the
 // root of the module. Test is the rest of a go test command: the package, -run with the tests that
 // must fail, and further flags such as -race. Old is a piece of the package's code, and new
-// replaces it. New may be empty. A mutant may have several pairs of old and new; each changes
+// replaces that piece. New may be empty. A mutant may have several pairs of old and new; each pair
+// changes
 // another piece.
 //
 // # How a piece is found
@@ -42,7 +43,8 @@
 // identifiers of new are replaced in the same way as those of old.
 //
 // A piece that does not match as Go code, such as SQL, is searched as text in string literals and
-// in files of other languages. It must occur exactly once there. White space may differ.
+// in files of other languages. The piece must occur exactly once in these texts. White space may
+// differ.
 //
 // # Commands
 //

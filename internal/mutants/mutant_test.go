@@ -23,12 +23,12 @@ import (
 	"github.com/refold-io/refold/internal/testkit/exportdata"
 )
 
-// most is the maximum number of mutants, because all mutants must run in acceptable time. Beyond
-// it, a new mutant must replace a less important one.
+// most is the maximum number of mutants, because all mutants must run in acceptable time. When this
+// number is reached, a new mutant must replace a less important one.
 const most = 250
 
-// This test fails if code or a test that a mutant names was changed. Adapt the mutant by hand or
-// with -rewrite; see the package documentation.
+// TestMutantsMatchSource fails if code or a test that a mutant names was changed. Adapt the mutant
+// by hand or with -rewrite; see the package documentation.
 func TestMutantsMatchSource(t *testing.T) {
 	t.Parallel()
 	all, err := mutants.Load(os.DirFS("."))

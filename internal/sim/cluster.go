@@ -194,7 +194,7 @@ func (c *cluster) supervise() {
 		}
 		c.restart(name)
 	}
-	for _, h := range c.living() { // the node may wait for a seed that no longer exists
+	for _, h := range c.living() { // a joining node may wait for a seed that no longer exists
 		if c.restarts && !h.m.Member() && c.w.Now() > h.p.Began()+40*time.Second && c.w.Rand.IntN(5) == 0 {
 			c.w.Logf("%v is killed: it does not join", h.p.Node())
 			h.kill()

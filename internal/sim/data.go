@@ -134,8 +134,8 @@ type DataPlan struct {
 	Pace time.Duration
 	// Durable reports that some keys are stored on disk.
 	Durable bool
-	// Pruned reports that removed nodes are pruned soon. Otherwise nothing is pruned during the
-	// simulation, and all data on disks must be present at the end.
+	// Pruned reports that removed nodes are pruned soon. If it is false, nothing is pruned during
+	// the simulation, and all data on disks must be present at the end.
 	Pruned bool
 	// DurablePruned extends Pruned to durable keys.
 	DurablePruned bool

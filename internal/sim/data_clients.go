@@ -571,8 +571,8 @@ func (k *datum) deleting() bool {
 }
 
 // reachedAll reports whether a removal has reached all nodes. A replicator without the element may
-// never have received the element. Each replicator must therefore have held the element when all
-// replicators did, or hold the same data as a replicator that had held it.
+// never have received the element. Therefore each replicator must have held the element when all
+// replicators held it, or must hold the same data as a replicator that had held the element.
 func (w *write) reachedAll(now *holders) bool {
 	knew := func(r *replicator) bool {
 		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
@@ -601,9 +601,9 @@ type holders struct{ of []*replicator }
 
 func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 
-// mayReappear reports whether removed elements may reappear. A node that takes over history adds
-// its elements again. This addition is concurrent with removals by nodes that have not received the
-// takeover.
+// mayReappear reports whether removed elements may reappear. A node that takes over the history of
+// a removed node adds the elements of that node again. This addition is concurrent with removals by
+// nodes that have not received the takeover.
 func (w *write) mayReappear() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
 		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // paused nodes are pruned as well

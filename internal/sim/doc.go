@@ -7,12 +7,11 @@
 // gives the same events, to the last byte.
 //
 //	result := sim.Run(seed, nil)
+//	if result.Violation != nil { ... } // names the broken invariant, the node and the time
 //
-// result.Violation names the broken invariant, the node and the time
-//
-// Invariants of a node are checked after each of its steps, those of the cluster when they may have
-// changed. At the end all faults are repaired. The nodes then have to form one cluster again, with
-// all singletons, shards and data.
+// The simulator checks the invariants of a node after each of its steps, and the invariants of the
+// cluster when an event may have broken them. At the end the simulator repairs all faults. The nodes
+// then have to form one cluster again, with all singletons, shards and data.
 //
 //	make sim               some seeds
 //	make sim SEEDS=2000    more seeds
@@ -28,43 +27,59 @@
 //
 // # Replicated data
 //
-// Each node runs a replicator as well, with a disk that is slow or fails, and that survives the
-// node. Clients update and read counters, sets, maps and registers at any node and consistency
-// level. A history records each request and its answer, and the simulator compares it with the data
-// of all nodes: an acknowledged write is on as many nodes as its level requires, and on disk if the
-// key is durable; a read returns each acknowledged write whose replicas overlap with its own; a
-// register with one writer is linearizable where reads repair. At the end all nodes have equal data
-// that matches the requests.
+// Each node runs a replicator as well. Its disk is slow or fails, and survives the node. Clients
+// update and read counters, sets, maps and registers at any node and consistency level. A history
+// records each request and its answer. The simulator compares the history with the data of all
+// nodes and checks these rules:
+//
+//   - An acknowledged write is on as many nodes as its level requires, and on disk if the key is
+//     durable.
+//   - A read returns each acknowledged write whose replicas overlap with the replicas of the read.
+//   - A register with one writer is linearizable where reads repair.
+//
+// At the end all nodes have equal data that matches the requests.
 //
 // # Sharded entities
 //
 // Each node also hosts shards of an entity type; some nodes have a proxy. The coordinator is a
-// singleton. Its state is in replicated data, or in a journal that fails, is slow, and stores
-// appends whose answer was lost. Clients send at least 10,000 numbered commands to entities, which
-// store them in the journal, fenced, and reply. Shards are rebalanced at random. Nodes are drained,
-// and a drain may be undone. Nodes are also restarted one after the other, one of them with
-// different settings. Sometimes two coordinators run. Running entities are remembered in the
-// journal, in replicated data, or not at all.
+// singleton. Its state is in replicated data, or in a journal. The journal fails, is slow, and may
+// store an append although the answer is lost. Clients send at least 10,000 numbered commands to
+// entities. The entities store the commands in the journal, fenced, and reply. Shards are
+// rebalanced at random. Nodes are drained, and a drain may be undone. Nodes are also restarted one
+// after the other, one of them with different settings. Sometimes two coordinators run. Running
+// entities are remembered in the journal, in replicated data, or not at all.
 //
-// After each step: an entity runs once and a shard has one owner; coordinators send only stored
-// decisions; regions accept no lower term; a node with different settings is refused; and the
-// commands of a region to an entity arrive in order and at most once. At the end each command was
-// delivered or refused, or was lost with a node that ended or a link that reported a gap;
-// acknowledged commands are stored once; all asks are answered; and remembered entities run.
+// The simulator checks these rules after each step:
+//
+// - An entity runs once, and a shard has one owner.
+// - Coordinators send only stored decisions. Regions accept no lower term.
+// - A node with different settings is refused.
+// - The commands of a region to an entity arrive in order and at most once.
+//
+// At the end it checks these rules:
+//
+//   - Each command was delivered or refused, or was lost with a node that ended or a link that
+//     reported a gap.
+//   - Acknowledged commands are stored once, and all asks are answered.
+//   - Remembered entities run.
 //
 // In one of eight seeds only planned moves happen, some of them while messages to the leaving node
-// are slow. No command is then lost or refused, a leaving node hands off its shards in time, and
-// remembered entities start again. There is one exception: if a node leaves while no coordinator
-// runs, it refuses the commands for shards without a known home after the timeout of package
-// sharding. Their callers get the error.
+// are slow. In these seeds no command is lost or refused, a leaving node hands off its shards in
+// time, and remembered entities start again. There is one exception. If a node leaves while no
+// coordinator runs, the node refuses the commands for shards without a known home after the timeout
+// of package sharding. The callers of these commands receive the error.
 //
 // # Excluded faults
 //
-// The protocol does not promise to survive these faults, so the simulation excludes them. The
-// network is not cut along a second line while members decide about the first, because a node that
-// changes sides may be counted on both. The first seed does not start while it cannot reach another
-// seed that is a member, because it would correctly form a second cluster. A living member is not
-// downed while it cannot receive the notice. A node with different settings does not get the
-// coordinator, which would refuse all other nodes. With lease-majority, no node is paused and the
-// broker does not fail during a cut, because the lease would expire.
+// The protocol does not promise to survive these faults, so the simulation excludes them:
+//
+//   - The network is not cut along a second line while members decide about the first cut, because
+//     both sides may count a node that changes sides.
+//   - The first seed does not start while it cannot reach another seed that is a member, because it
+//     would correctly form a second cluster.
+//   - A living member is not downed while it cannot receive the notice.
+//   - A node with different settings does not get the coordinator, because this coordinator would
+//     refuse all other nodes.
+//   - With lease-majority, no node is paused and the broker does not fail during a cut, because the
+//     lease would expire.
 package sim

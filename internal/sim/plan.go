@@ -205,8 +205,8 @@ func (c Coverage) add(n node.Counters) {
 // enough is the number of seeds in which each event that is not rare must occur at least once.
 const enough = 200
 
-// required returns the number of seeds in which an event must occur at least once. It returns never
-// if the event need not occur.
+// required returns the number of seeds in which an event must occur at least once. It returns the
+// constant never if the event need not occur.
 func required(table, row string) uint64 {
 	const never = math.MaxUint64
 	switch table + ": " + row {

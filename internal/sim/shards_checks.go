@@ -91,8 +91,9 @@ func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 	}
 }
 
-// lowerTermsAreRefused checks that a region ignores coordinators of a lower term than it has seen,
-// and reports this to them. It returns whether the region accepts the message.
+// lowerTermsAreRefused checks that a region ignores coordinators of a lower term than the region
+// has seen, and sends Fenced to these coordinators. It returns whether the region accepts the
+// message.
 func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
 	if s.m.Halted() || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
 		return false // a halted region ignores the message, or replies only that it has stopped

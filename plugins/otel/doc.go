@@ -68,7 +68,7 @@
 //	refold.snapshot_nr       the sequence number of the snapshot of a recovery
 //	refold.snapshot.size     the size of a snapshot, in bytes
 //
-// Recoveries without a waiting command and snapshots are separate traces.
+// Snapshots, and recoveries without a waiting command, are separate traces.
 //
 // # Guarantees
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/otel"
 )
 
-// Events in existing journals contain these bytes, so they must remain readable.
+// Events in existing journals contain these bytes, so every later version must read them.
 const (
 	golden        = "01" + "0102030405060708090a0b0c0d0e0f10" + "1112131415161718" + "01"
 	goldenState   = golden + "0a" + "7472616365737461746" + "5" + "07" + "76656e3d313233" // tracestate, ven=123

@@ -32,10 +32,10 @@ type Source struct {
 	// NoWriters promises that no program appends to the journal while it is open. The command tail
 	// then does not wait for further events. Defaults to false.
 	NoWriters bool
-	// VerifyOrder checks that queries find all events. Its error matches journal.ErrCorrupt if they
-	// do not. Defaults to none, for a journal whose order is complete by construction.
+	// VerifyOrder checks that queries find all events. If an event is missing, the error matches
+	// journal.ErrCorrupt. Defaults to none, for a journal whose order is complete by construction.
 	VerifyOrder func(context.Context) error
-	// Close closes both. Required.
+	// Close closes the journal and the snapshot store. Required.
 	Close func() error
 }
 

@@ -206,10 +206,10 @@ func (b *run) progress(format string, args ...any) {
 // trial reports whether the sizes are reduced. Goals do not apply to reduced sizes.
 func (b *run) trial() bool { return b.settings.Scale > 1 }
 
-// scaled returns n divided by the scale, at least least.
+// scaled returns n divided by the scale, but not less than least.
 func (b *run) scaled(n, least int) int { return max(least, n/b.settings.Scale) }
 
-// short returns a duration divided by the scale, at least least.
+// short returns a duration divided by the scale, but not less than least.
 func (b *run) short(d, least time.Duration) time.Duration {
 	return max(least, d/time.Duration(b.settings.Scale))
 }

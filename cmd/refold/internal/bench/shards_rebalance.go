@@ -20,7 +20,7 @@ const (
 	moveTrial = 4 * time.Second
 	// moveControl is the duration of the load before a node joins.
 	moveControl = 20 * time.Second
-	// minPause is the minimum of these durations in a trial run.
+	// minPause is the minimum of these durations in a run with reduced sizes.
 	minPause = 500 * time.Millisecond
 
 	maxMove, maxMoveP999, maxMoveLongest = 60, 500, 2_000

@@ -216,14 +216,14 @@ type setup struct {
 	NoWait bool `json:",omitempty"`
 	// Data starts a replicator.
 	Data bool `json:",omitempty"`
-	// Regions starts a region if it is not 0. It is the minimum number of hosting nodes. Shards is
-	// the number of shards.
+	// Regions is the minimum number of nodes that host shards. If it is 0, the process starts no
+	// region. Shards is the number of shards.
 	Regions, Shards int
 	// DSN and Schema locate the journal in PostgreSQL. Without them the journal is in memory and
 	// the coordinator's state in replicated data. DSN is secret.
 	DSN, Schema string `json:",omitempty"`
-	// Remember is the directory for remembered entities that the journal does not store. If it is
-	// empty, no entity is remembered.
+	// Remember is empty if no entity is remembered. Without a journal for the coordinator's state,
+	// it is the directory that stores the remembered entities.
 	Remember string `json:",omitempty"`
 	// Replicated keeps the coordinator's state in replicated data even with a journal.
 	Replicated bool `json:",omitempty"`
