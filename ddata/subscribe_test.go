@@ -330,7 +330,7 @@ func TestSubscribeInvalidPattern(t *testing.T) {
 			}
 		}
 		if err := r.Err(); err != nil {
-			t.Error(err)
+			t.Errorf("the replicator has ended: %v", err)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 
 // Commands for a running entity wait in a queue because an earlier command is for an entity that
 // does not run. When the loop has handled the earlier command, all others bypass the machine at
-// once. Otherwise new commands would keep the queue from becoming empty.
+// once. If they did not, new commands would keep the queue from becoming empty.
 func TestQueueIsDrainedAtOnce(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -18,7 +18,7 @@ import (
 )
 
 // places is a strategy with homes that change at run time. With several processes the homes would
-// be in a database, because all nodes must read the same ones.
+// be in a database, because all nodes must read the same homes.
 type places struct {
 	mu      sync.Mutex
 	desired map[sharding.Shard]string

@@ -103,7 +103,7 @@ func TestEntityThatCannotBeCreated(t *testing.T) {
 			for _, h := range all {
 				_, err := ask(w, h, "bad", write{})
 				if err == nil || !strings.Contains(err.Error(), "no paper") {
-					w.Fatal(err)
+					w.Fatalf("got error %v, want one that contains %q", err, "no paper")
 				}
 			}
 		}

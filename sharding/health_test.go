@@ -27,7 +27,7 @@ func TestHealth(t *testing.T) {
 		}
 		w.up(a)
 		if err := ready(sharding.HealthConfig{}).Ready(); err != nil {
-			w.Errorf("without a region: %v", err)
+			w.Errorf("without a region: %v, want no error", err)
 		}
 		if err := ready(sharding.HealthConfig{Types: []string{"diary"}}).Ready(); !errors.Is(err, sharding.ErrNotReady) {
 			w.Errorf("with a type that was not started: %v, want ErrNotReady", err)
@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 		}
 		w.sleep(time.Second)
 		if err := patient.Ready(); err != nil {
-			w.Errorf("after the end of GiveUpAfter: %v", err)
+			w.Errorf("after the end of GiveUpAfter: %v, want no error", err)
 		}
 		probe := func(path string) (int, string) {
 			r := httptest.NewRecorder()
@@ -55,10 +55,10 @@ func TestHealth(t *testing.T) {
 			return r.Code, r.Body.String()
 		}
 		if code, body := probe("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "diary") {
-			w.Errorf("/ready without a coordinator: %d %s", code, body)
+			w.Errorf("/ready without a coordinator: %d %s, want 503 with the type diary", code, body)
 		}
 		if code, body := probe("/live"); code != http.StatusOK || body != "ok\n" {
-			w.Errorf("/live without a coordinator: %d %s", code, body)
+			w.Errorf("/live without a coordinator: %d %s, want 200 ok", code, body)
 		}
 		w.start("b", "library")
 		w.must(a.region.AwaitReady(w.Context()))
@@ -67,7 +67,7 @@ func TestHealth(t *testing.T) {
 		}
 		w.nodes["b"].Stop() // a single registration is enough
 		if code, body := probe("/ready"); code != http.StatusOK {
-			w.Errorf("/ready without a coordinator after the registration: %d %s", code, body)
+			w.Errorf("/ready without a coordinator after the registration: %d %s, want 200", code, body)
 		}
 		a.Stop()
 		<-a.Done()

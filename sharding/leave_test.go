@@ -136,7 +136,7 @@ func TestChangingShardOf(t *testing.T) {
 
 // TestRememberedEntitiesOfOtherShards changes the number of shards, so that entities belong to
 // other shards than those in which they are remembered. It checks that the old shards do not start
-// them as well: a command starts each entity in its new shard.
+// these entities as well: a command starts each entity in its new shard.
 func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -222,14 +222,14 @@ func TestStrategyIgnoresItsContext(t *testing.T) {
 		soon, cancel := context.WithTimeout(w.Context(), 9*time.Second)
 		defer cancel()
 		if _, err := eventsourcing.Ask(soon, a.region.Ref("x"), write{By: "a"}); !eventsourcing.NotDone(err) {
-			w.Error(err)
+			w.Errorf("ask before the strategy returns: got error %v, want one with NotDone", err)
 		}
 		if s := w.log.String(); strings.Contains(s, "has not returned") {
 			w.Error("the late call was logged before its timeout")
 		}
 		w.sleep(5 * time.Second)
 		if s := w.log.String(); strings.Count(s, "call=allocate error=\"the call has not returned after its timeout") != 1 {
-			w.Error("the late call was not logged once")
+			w.Error("the late call was not logged exactly once")
 		}
 		close(end)
 		if _, err := ask(w, a, "x", write{By: "a"}); err != nil {

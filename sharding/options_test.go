@@ -15,7 +15,7 @@ import (
 )
 
 // TestMismatch checks that a region with settings other than those of the coordinator is rejected
-// with an error that names them, and that the other nodes continue.
+// with an error that names these settings, and that the other nodes continue.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(w *world, o *sharding.Options){

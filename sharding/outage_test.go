@@ -25,8 +25,7 @@ func (w *world) lines(text string) (found []string) {
 	return found
 }
 
-// TestOutageIsLogged checks that the log reports once that no coordinator replies, and once that
-// one replies again.
+// TestOutageIsLogged checks that the log reports once that no coordinator replies, and once that a coordinator replies again.
 func TestOutageIsLogged(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestAwaitReady checks that AwaitReady always returns the same result when several conditions
-// hold. They count in this order: the region has ended, it has been ready, it was refused, and the
-// context has ended.
+// hold. The conditions count in this order: the region has ended, it has been ready, it was
+// refused, and the context has ended.
 func TestAwaitReady(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -113,7 +113,7 @@ func TestUndrainEndsDrain(t *testing.T) {
 		synctest.Wait()
 		w.must(all[1].region.Undrain(w.Context()))
 		if err := <-result; !errors.Is(err, sharding.ErrUndrained) {
-			w.Error(err)
+			w.Errorf("Drain = %v, want ErrUndrained", err)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func TestRecoverNumber(t *testing.T) {
 				w.Errorf("%d entities run one second after %d ran, want at most 2 more", n, last)
 			}
 			if last > 0 && n == last {
-				w.Fatalf("only %d entities run", n)
+				w.Fatalf("%d entities run, as many as one second before, want more", n)
 			}
 			last = n
 		}
@@ -217,7 +217,7 @@ func TestRememberStoreFails(t *testing.T) {
 						break
 					}
 					if !eventsourcing.NotDone(err) || try == 5 {
-						w.Fatalf("%s: %v", call, err)
+						w.Fatalf("%s: got error %v, want refused commands and a success within 5 tries", call, err)
 					}
 				}
 				w.wrote(a, "x", "a", 1)

@@ -112,7 +112,7 @@ func TestRemoveData(t *testing.T) {
 			}
 			want := []string{"coordinator coordinator|account", "coordinator coordinator|account|x|y", "entities entities|account|7", "shards shards|account"}
 			if !slices.Equal(subject, want) {
-				t.Fatalf("FindData returns %q, want the expected IDs", subject)
+				t.Fatalf("FindData returns %q, want %q", subject, want)
 			}
 			if more := find(t, c); len(more) != 5 {
 				t.Errorf("FindData of all types returns %+v, want 5 entries", more)

@@ -56,7 +56,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // the event of the command is being stored
-					w.Errorf("the command that starts the entity again: %v", err)
+					w.Errorf("the command that starts the entity again: got error %v, want none", err)
 				}
 			})
 			synctest.Wait()
@@ -64,7 +64,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			synctest.Wait()
 			wg.Go(func() {
 				if _, err := ask(w, a, "stuck0", read{By: "a"}); err != nil {
-					w.Errorf("the next command: %v", err)
+					w.Errorf("the next command: got error %v, want none", err)
 				}
 			})
 			synctest.Wait()
@@ -98,7 +98,7 @@ func TestLargestStateFitsOneKey(t *testing.T) {
 		}
 		size := len(coordinator.AppendState(nil, s))
 		if t.Logf("%d regions, %d shards: %d bytes", regions, s.Shards(), size); size > 512<<10-1<<10 {
-			t.Errorf("%d regions, %d shards: %d bytes, more than a key may have", regions, s.Shards(), size)
+			t.Errorf("%d regions, %d shards: %d bytes, want at most %d", regions, s.Shards(), size, 512<<10-1<<10)
 		}
 	}
 }

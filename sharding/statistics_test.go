@@ -42,11 +42,11 @@ func TestStatistics(t *testing.T) {
 			}
 			for i, r := range s.Regions {
 				if r.Node != ids[i] || len(r.Shards) == 0 {
-					w.Errorf("Statistics of %v: region %d is %+v", h.Self(), i, r)
+					w.Errorf("Statistics of %v: region %d is %+v, want a region of %v with shards", h.Self(), i, r, ids[i])
 				}
 				for _, c := range r.Shards {
 					if c.Entities != want[c.Shard] {
-						w.Errorf("Statistics of %v: shard %d is %+v", h.Self(), c.Shard, c)
+						w.Errorf("Statistics of %v: shard %d is %+v, want %d entities", h.Self(), c.Shard, c, want[c.Shard])
 					}
 				}
 			}

@@ -241,7 +241,7 @@ func TestUnreadableSnapshots(t *testing.T) {
 	}
 	keep(t, s, 15, "something else", coordinator.AppendState(nil, coordinator.State{}))
 	if _, err := open(t, cfg, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
-		t.Errorf("all snapshots damaged: %v, want an error", err)
+		t.Errorf("all snapshots damaged: %v, want ErrHistoryGap", err)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestFenceSettlesSave(t *testing.T) {
 	}
 	b.must(b.load())
 	if home, found := b.state.Home(3); !found || home != node("r") {
-		t.Errorf("a stored change was not loaded")
+		t.Errorf("shard 3 has no home on r, want the stored change to be loaded")
 	}
 	if b.rev != rev+3 {
 		t.Errorf("the last event is %d, want %d", b.rev, rev+3)
@@ -316,7 +316,7 @@ func TestEventTimesIncrease(t *testing.T) {
 	lead(t, sharding.JournalStores{Journal: j}, "b")
 	for e, err := range j.Replay(t.Context(), accountID, 1, journal.MaxSequenceNr) {
 		if err != nil || e.Time.Before(future) {
-			t.Errorf("event %d has the time %v: %v", e.SequenceNr, e.Time, err)
+			t.Errorf("event %d has the time %v, error %v, want a time not before %v", e.SequenceNr, e.Time, err, future)
 		}
 	}
 }

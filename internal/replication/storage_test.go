@@ -231,7 +231,7 @@ func TestExpiryWithClocks(t *testing.T) {
 	w.run(time.Second)
 	a.step(replication.SetClock{Time: started.Add(w.now - time.Minute)})
 	if r := w.wait(a, a.add("s", all, 1)); r.Outcome != replication.Done {
-		t.Errorf("%+v, want Done", r)
+		t.Errorf("got %+v, want Done", r)
 	}
 	for _, h := range w.hosts {
 		if h.show("s") != "1" {
@@ -252,7 +252,7 @@ func TestLongDurations(t *testing.T) {
 	r.Timeout = never
 	a.step(replication.Update{Request: r, Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(a.actor, 1), nil })})
 	if got := w.wait(a, r.ID); got.Outcome != replication.Done {
-		t.Errorf("%+v, want Done", got)
+		t.Errorf("got %+v, want Done", got)
 	}
 	w.run(time.Hour)
 	for _, h := range w.hosts {
@@ -262,8 +262,7 @@ func TestLongDurations(t *testing.T) {
 	}
 }
 
-// A leaving node sends its large values, which are not sent unrequested otherwise, to two other
-// nodes.
+// A leaving node sends its large values to two other nodes without a request. A node that stays sends large values only on request.
 func TestFlushSendsLargeValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)

@@ -21,7 +21,7 @@ func TestRemovedWhileSuspended(t *testing.T) {
 	d := drive(t, "a", "b")
 	d.now = time.Hour
 	if out := d.step(shardcore.Members{Suspended: true}); out.Stopped {
-		t.Error("Ending = true for a suspended region")
+		t.Error("Stopped = true for a suspended region, want false")
 	}
 	d.setMembers(identity.Up, "a")
 	b := node("b")

@@ -85,7 +85,7 @@ func (d *driver) lead() {
 		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
 	if c := d.m.LocalCoordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
-		d.t.Fatalf("LocalCoordinator() = %v, Registered() = %t", c, d.m.Registered())
+		d.t.Fatalf("LocalCoordinator() = %v, Registered() = %t, want an active coordinator and true", c, d.m.Registered())
 	}
 }
 
@@ -98,20 +98,20 @@ func TestSingleNode(t *testing.T) {
 	d.lead()
 	out := d.step(shardcore.Send{Shard: 3, Message: message()})
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
-		t.Fatalf("Send does not request a home from the allocation strategy: %+v", out)
+		t.Fatalf("Send: %+v, want a request for one home from the strategy", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.HomesChosen{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
-		t.Fatalf("the allocation is not stored before the reply: %+v", out)
+		t.Fatalf("after the choice of the strategy: %+v, want a Save and no action", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
-		t.Fatalf("the entity does not start: %+v", out)
+		t.Fatalf("after the save: %+v, want a Start and the message hello", out)
 	}
 	run := out.Actions[0].ShardRun
 	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Stop || d.m.Tracked(3) != 1 || len(d.m.Running(3)) != 1 {
-		t.Errorf("Passivate: %+v", out)
+		t.Errorf("Passivate: %+v, want one Stop and a tracked entity", out)
 	}
 	d.step(shardcore.ShardInput{ShardRun: shardcore.ShardRun{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 1 {
@@ -119,7 +119,7 @@ func TestSingleNode(t *testing.T) {
 	}
 	d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
-		t.Errorf("after the end %d entities are tracked and %d messages wait", d.m.Tracked(3), d.m.Waiting())
+		t.Errorf("after the end %d entities are tracked and %d messages wait, want none", d.m.Tracked(3), d.m.Waiting())
 	}
 	if home, _ := d.m.Home(3); home != node("a") || len(d.m.Hosted()) != 1 {
 		t.Errorf("Home(3) = %v, want a", home)
@@ -133,21 +133,21 @@ func TestForwardedMessagesAreEncoded(t *testing.T) {
 	d.receive(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shardcore.Shard{1}}}})
 	out := d.step(shardcore.Send{Shard: 1, Message: message()})
 	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
-		t.Fatalf("Send to another node: %+v", out)
+		t.Fatalf("Send to another node: %+v, want the message hello for c, not encoded yet", out)
 	}
 	data := out.Send[0].Encoded([]byte("hello"))
 	p, err := region.DecodePacket(data)
 	if err != nil || p.Type != "account" || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
-		t.Errorf("DecodePacket = %+v, %v", p, err)
+		t.Errorf("DecodePacket = %+v, %v, want hello for entity x in shard 1 of account", p, err)
 	}
 	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")
 	if len(out.Actions) != 2 || string(out.Actions[1].Message.Body) != "hello" || out.Actions[1].Entity != "y" {
-		t.Errorf("a message of another node: %+v", out)
+		t.Errorf("a message of another node: %+v, want a Start and the message hello for y", out)
 	}
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, "x")
 	if i := len(out.Send) - 1; i < 0 || out.Send[i].To != node("c") || out.Send[i].Data == nil {
-		t.Errorf("a relayed message: %+v", out)
+		t.Errorf("a relayed message: %+v, want an encoded frame for c", out)
 	}
 }
 
@@ -155,19 +155,19 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
 	if out := d.step(shardcore.Send{Shard: 10, Message: message()}); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
-		t.Errorf("Send beyond the last shard: %+v", out)
+		t.Errorf("Send beyond the last shard: %+v, want a refusal with NoShard", out)
 	}
 	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
-		t.Errorf("a message of another node: %+v", out)
+		t.Errorf("a message of another node: %+v, want a refusal with NoShard", out)
 	}
 	for _, kind := range []shardcore.Kind{shardcore.KindCoordinator, shardcore.KindRegion} {
 		out := d.step(shardcore.Received{From: node("b"), Kind: kind, Data: []byte("?")})
 		if len(out.Malformed) != 1 || out.Malformed[0].From != node("b") {
-			t.Errorf("malformed frame of kind %d: %+v", kind, out)
+			t.Errorf("malformed frame of kind %d: %+v, want one malformed frame of b", kind, out)
 		}
 	}
 	if d.m.Waiting() != 0 {
-		t.Errorf("%d messages wait", d.m.Waiting())
+		t.Errorf("%d messages wait, want 0", d.m.Waiting())
 	}
 }
 
@@ -185,14 +185,14 @@ func TestDownedNodeStops(t *testing.T) {
 		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 		out := end(d)
 		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped {
-			t.Errorf("%s: %+v", subject, out)
+			t.Errorf("%s: %+v, want a Kill and the end of the coordinator only", subject, out)
 		}
 		out = d.step(shardcore.ShardInput{ShardRun: out.Actions[0].ShardRun, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 		if !out.Stopped || len(out.Ended) != 1 {
-			t.Errorf("%s: after the end of the entity: %+v", subject, out)
+			t.Errorf("%s: after the end of the entity: %+v, want Stopped and one ended shard", subject, out)
 		}
 		if out = d.step(shardcore.StartCoordinator{}); out.Load != 0 {
-			t.Errorf("%s: StartCoordinator: %+v", subject, out)
+			t.Errorf("%s: StartCoordinator: %+v, want no load", subject, out)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestFencedCoordinatorIsReplaced(t *testing.T) {
 		first := out.Load
 		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}})
 		if out.Save == nil {
-			t.Fatalf("the coordinator does not store its term: %+v", out)
+			t.Fatalf("after the load: %+v, want a Save of the term", out)
 		}
 		d.step(shardcore.CoordinatorReply{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
 		if d.m.LocalCoordinator() != nil {
@@ -215,18 +215,18 @@ func TestFencedCoordinatorIsReplaced(t *testing.T) {
 		}
 		out = d.m.Tick(d.now + pause*time.Second - 1)
 		if next := d.now + pause*time.Second; out.Load != 0 || d.m.LocalCoordinator() != nil {
-			t.Fatalf("before the pause ends at %v: %+v", next, out)
+			t.Fatalf("before the pause ends at %v: %+v, want no coordinator", next, out)
 		}
 		d.now += pause * time.Second
 		if out = d.m.Tick(d.now); out.Load == 0 || out.Load == first {
-			t.Fatalf("after the pause, at %v: %+v", d.now, out)
+			t.Fatalf("after the pause, at %v: %+v, want a load with another ID", d.now, out)
 		}
 		if late := d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
-			t.Errorf("a reply to the previous coordinator: %+v", late)
+			t.Errorf("a reply to the previous coordinator: %+v, want no Save", late)
 		}
 	}
 	if out = d.step(shardcore.StopCoordinator{}); !out.CoordinatorStopped || d.m.LocalCoordinator() != nil {
-		t.Errorf("StopCoordinator: %+v", out)
+		t.Errorf("StopCoordinator: %+v, want CoordinatorStopped", out)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestRemovalsArePassedToTheCoordinator(t *testing.T) {
 	}
 	d.now = time.Minute
 	if out = d.m.Tick(d.now); out.Save == nil || out.Save.Events[0].Kind != coordinator.RegionTerminated {
-		t.Errorf("after the removal margin: %+v", out)
+		t.Errorf("after the removal margin: %+v, want a Save that terminates the region", out)
 	}
 }
 
@@ -269,12 +269,12 @@ func TestLimitsAreShared(t *testing.T) {
 	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
 	for _, entity := range []string{"v", "w", "x", "y"} {
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, entity); len(out.Actions) != 2 {
-			t.Errorf("%s: %+v", entity, out)
+			t.Errorf("%s: %+v, want a Start and the message", entity, out)
 		}
 	}
 	out := d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Stop || out.Actions[1].Kind != shard.Stop {
-		t.Errorf("after the start of a second shard: %+v", out)
+		t.Errorf("after the start of a second shard: %+v, want two Stops", out)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		cfg := config()
 		change(&cfg)
 		if _, err := shardcore.New(cfg); !errors.Is(err, shardcore.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
-			t.Errorf("%s: %v", field, err)
+			t.Errorf("%s: %v, want ErrInvalid with the field", field, err)
 		}
 	}
 	for subject, change := range map[string]func(*shardcore.Config){
@@ -300,7 +300,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		cfg := config()
 		change(&cfg)
 		if _, err := shardcore.New(cfg); err == nil || !strings.Contains(err.Error(), subject+": invalid") {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: %v, want an error about this part", subject, err)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestPeerBytes(t *testing.T) {
 	d.setMembers(identity.Up, "b", "a")
 	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
-			t.Errorf("refused of message %d: %+v", i, out.Refused)
+			t.Errorf("message %d: refused %+v, want %d refusals with BufferFull", i, out.Refused, want)
 		}
 	}
 	var tokens []uint64
@@ -328,6 +328,6 @@ func TestPeerBytes(t *testing.T) {
 	}
 	d.step(shardcore.Drop{Tokens: tokens[:1]})
 	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != 0 {
-		t.Errorf("refused after Drop: %+v", out.Refused)
+		t.Errorf("refused after Drop: %+v, want none", out.Refused)
 	}
 }

@@ -43,7 +43,7 @@ func TestLeastShardsRebalance(t *testing.T) {
 		"no round while a shard moves":                      {view: moving(counts(10, 0), 0)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("%s: Rebalance = %v, want %v", name, got, test.want)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestThresholdRebalance(t *testing.T) {
 		"lowest shard numbers first":                       {strategy: allocation.Threshold{Difference: 2}, view: reversed(counts(6, 0)), want: shards(0, 1)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("%s: Rebalance = %v, want %v", name, got, test.want)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestLimitsAreChecked(t *testing.T) {
 		allocation.LeastShards{}, allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, allocation.Threshold{}, allocation.Threshold{Difference: 1, MaxMoving: 1}, &allocation.Hashing{}, &allocation.Hashing{Limit: 1},
 	} {
 		if err := s.Validate(); err != nil {
-			t.Errorf("Validate of %+v: %v", s, err)
+			t.Errorf("Validate of %+v: %v, want no error", s, err)
 		}
 	}
 	for field, s := range map[string]interface{ Validate() error }{
@@ -188,7 +188,7 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// The owners on a ring never change: otherwise an upgrade of the library would move shards.
+// The owners on a ring never change. If they changed, an upgrade of the library would move shards.
 func TestHashingIsStable(t *testing.T) {
 	t.Parallel()
 	h := &allocation.Hashing{}
@@ -277,7 +277,7 @@ func TestExternal(t *testing.T) {
 	} {
 		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
 		if ok != (test.want != "") || ok && got.Name != test.want {
-			t.Errorf("%s: Allocate = %v, %t, want the expected region of this case", name, got, ok)
+			t.Errorf("%s: Allocate = %v, %t, want %q", name, got, ok, test.want)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -290,7 +290,7 @@ func TestExternal(t *testing.T) {
 		"no regions":                {counts(), nil},
 	} {
 		if got := e.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("%s: Rebalance = %v, want %v", name, got, test.want)
 		}
 	}
 	// Of two incarnations of a node, the one that may host shards is chosen.

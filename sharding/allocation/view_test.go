@@ -57,21 +57,21 @@ func TestSuitable(t *testing.T) {
 		test.view(&v)
 		got := names(v.Suitable())
 		if got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+			t.Errorf("%s: Suitable = %s, want %s", name, got, test.want)
 		}
 		best, ok := v.Best()
 		if ok != test.best || ok && best.Name != got[:1] {
-			t.Errorf("%s: Best = %v, %t, Suitable = %s", name, best, ok, got)
+			t.Errorf("%s: Best = %v, %t, Suitable = %s, want the first suitable region and %t", name, best, ok, got, test.best)
 		}
 		for _, r := range v.Regions {
 			if first := (allocation.View{Regions: []allocation.Region{r}, Members: v.Members, Unreachable: v.Unreachable, Role: v.Role}); v.MayHost(r.Node) != mayHost(first) {
-				t.Errorf("%s: MayHost(%v) = %t", name, r.Node, v.MayHost(r.Node))
+				t.Errorf("%s: MayHost(%v) = %t, want the opposite", name, r.Node, v.MayHost(r.Node))
 			}
 		}
 	}
 	v := counts(1)
 	if v.MayHost(node("b")) {
-		t.Error("MayHost of an unknown node = true")
+		t.Error("MayHost of an unknown node = true, want false")
 	}
 }
 
@@ -106,14 +106,14 @@ func TestGoodTime(t *testing.T) {
 		v := counts(4, 0, 0)
 		test.view(&v)
 		if got := v.GoodTime(); got != test.want {
-			t.Errorf("%s: GoodTime = %t, want the opposite", name, got)
+			t.Errorf("%s: GoodTime = %t, want %t", name, got, test.want)
 		}
 		// No strategy moves shards if GoodTime is false.
 		for name, moved := range map[string][]allocation.Shard{
 			"least": allocation.LeastShards{}.Rebalance(v), "threshold": allocation.Threshold{}.Rebalance(v), "hashing": new(allocation.Hashing).Rebalance(v),
 		} {
 			if (len(moved) > 0) != test.want {
-				t.Errorf("%s: %s.Rebalance = %v, want none", name, name, moved)
+				t.Errorf("%s.Rebalance = %v, want moves only at a good time, which is %t", name, moved, test.want)
 			}
 		}
 	}

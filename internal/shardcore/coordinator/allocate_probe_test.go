@@ -39,8 +39,7 @@ func TestSilentRegionGetsNoShards(t *testing.T) {
 	d.stored("only the region of the coordinator's node responds", "homes allocated a[7]")
 }
 
-// The coordinator also waits for regions that were registered with the previous one and not yet
-// with this coordinator.
+// The coordinator also waits for regions that were registered with the previous coordinator and not yet with this one.
 func TestProbeWaitsForInvitedRegions(t *testing.T) {
 	t.Parallel()
 	begin := func() *driver {

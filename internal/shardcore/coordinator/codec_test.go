@@ -78,7 +78,7 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 	lines := strings.Fields(string(b))
 	for i, e := range encoded {
 		if i >= len(lines) || hex.EncodeToString(e) != lines[i] {
-			t.Errorf("value %d is encoded as\n%x", i, e)
+			t.Errorf("value %d is encoded as\n%x\nwant its line in the golden file", i, e)
 			continue
 		}
 		want, err := decode(e)
@@ -110,7 +110,7 @@ func TestMessageEncodingIsStable(t *testing.T) {
 	for _, want := range messages() {
 		b := coordinator.AppendMessage(nil, want)
 		if got, err := coordinator.DecodeMessage(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v, want an equal value", want, got, err)
 		}
 		if got, err := coordinator.MessageType(b); err != nil || got != want.Type {
 			t.Errorf("MessageType = %q, %v, want the type of the message", got, err)
@@ -126,7 +126,7 @@ func TestEventEncodingIsStable(t *testing.T) {
 	for _, want := range events() {
 		b := coordinator.AppendEvent(nil, want)
 		if got, err := coordinator.DecodeEvent(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v, want an equal value", want, got, err)
 		}
 		encoded = append(encoded, b)
 	}
@@ -140,7 +140,7 @@ func TestStateEncodingIsStable(t *testing.T) {
 		b := coordinator.AppendState(nil, want)
 		got, err := coordinator.DecodeState(b)
 		if err != nil || !got.Equal(want) || got.Shards() != want.Shards() {
-			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v, want an equal value", want, got, err)
 		}
 		for s := range shard(400) {
 			if a, ok := got.Home(s); ok != (a != identity.Node{}) {
@@ -174,14 +174,14 @@ func TestEncodingsAreSmall(t *testing.T) {
 	}
 	state := len(coordinator.AppendState(nil, apply(t, all...)))
 	if state > 8*shards+40*regions || state > coordinator.MaxBytes {
-		t.Errorf("a state of %d regions and %d shards takes %d bytes", regions, shards, state)
+		t.Errorf("a state of %d regions and %d shards takes %d bytes, want at most %d", regions, shards, state, min(8*shards+40*regions, coordinator.MaxBytes))
 	}
 	names := len(coordinator.AppendState(nil, apply(t, slices.DeleteFunc(all, func(e event) bool { return e.Kind == coordinator.HomesAllocated })...)))
 	if most := names + 3*regions + coordinator.StateBytes(shards); state > most || state < most-4*regions {
-		t.Errorf("a state of %d shards takes %d bytes, and may take %d", shards, state, most)
+		t.Errorf("a state of %d shards takes %d bytes, want at most %d and little less", shards, state, most)
 	}
 	if size > 8*shards+2*45*regions {
-		t.Errorf("the events take %d bytes, want fewer", size)
+		t.Errorf("the events take %d bytes, want at most %d", size, 8*shards+2*45*regions)
 	}
 	t.Logf("state: %d bytes, events: %d bytes", state, size)
 }
@@ -261,10 +261,10 @@ func bounded(t *testing.T, b []byte, decode func() error) {
 	err := decode()
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64*uint64(len(b))+512<<10 {
-		t.Errorf("decoding %d bytes allocates %d bytes, want fewer", len(b), taken)
+		t.Errorf("decoding %d bytes allocates %d bytes, want at most %d", len(b), taken, 64*uint64(len(b))+512<<10)
 	}
 	if err != nil && !errors.Is(err, coordinator.ErrMalformed) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want ErrMalformed", err)
 	}
 }
 
@@ -279,7 +279,7 @@ func FuzzDecodeMessage(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeMessage(coordinator.AppendMessage(nil, m)); err != nil || !reflect.DeepEqual(again, m) {
-				t.Errorf("%+v is decoded again as %+v, %v", m, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v, want an equal value", m, again, err)
 			}
 			return nil
 		})
@@ -297,7 +297,7 @@ func FuzzDecodeEvent(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeEvent(coordinator.AppendEvent(nil, e)); err != nil || !reflect.DeepEqual(again, e) {
-				t.Errorf("%+v is decoded again as %+v, %v", e, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v, want an equal value", e, again, err)
 			}
 			return nil
 		})
@@ -318,7 +318,7 @@ func FuzzDecodeState(f *testing.F) {
 				return err
 			}
 			if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
-				t.Errorf("%+v is decoded again as %+v, %v", s, again, err)
+				t.Errorf("%+v is decoded again as %+v, %v, want an equal value", s, again, err)
 			}
 			return nil
 		})

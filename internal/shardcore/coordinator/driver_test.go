@@ -168,7 +168,7 @@ func (d *driver) apply(e coordinator.Effects) {
 	}
 	for _, o := range e.Send {
 		if o.Message.Term != d.m.Term() || o.Message.Type != "account" || d.m.Phase() < coordinator.Settling {
-			d.t.Errorf("%v is sent in term %d and phase %v", o, d.m.Term(), d.m.Phase())
+			d.t.Errorf("%v is sent in term %d and phase %v, want the type and the term of the coordinator after its claim", o, d.m.Term(), d.m.Phase())
 		}
 		if o.Message.Kind == coordinator.Host && len(o.Message.Shards) == 0 {
 			if !slices.Contains(d.still, o.To.Name) {

@@ -93,7 +93,7 @@ func TestReplayRepairs(t *testing.T) {
 		allocated("b", 2, 3, 4),          // 2 and 3 are on a
 		allocated("a", 1, 5),             // 1 is already on a
 		terminated("z"), terminated("b"), // z is unknown
-		proxy(coordinator.ProxyTerminated, "z"),  // neither as a proxy
+		proxy(coordinator.ProxyTerminated, "z"),  // z is not a proxy either
 		allocated("b", 2),                        // event of a coordinator in whose state b is registered
 		deallocated(3, 5),                        // 3 lost its home with b
 		allocated("a", coordinator.MaxShards, 6), // the first shard does not exist
@@ -209,6 +209,6 @@ func TestRegionsAreLimited(t *testing.T) {
 	}
 	s := f.State()
 	if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
-		t.Error(err)
+		t.Errorf("decoding the encoded state failed or changed it: %v", err)
 	}
 }

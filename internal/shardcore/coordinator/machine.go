@@ -26,7 +26,7 @@ type Machine struct {
 	out   Effects
 	term  uint64
 	state State  // the stored state
-	rev   uint64 // number of its last event
+	rev   uint64 // number of the last event in state
 	view  Members
 	ids   uint64
 	round uint64

@@ -122,7 +122,7 @@ func TestRegistrationDuringTermination(t *testing.T) {
 }
 
 // A region that has stopped between two coordinators gets no messages: its shards are not announced
-// before it has registered with the second one.
+// before it has registered with the second coordinator.
 func TestHomesOfUnregisteredRegions(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("a", 1), allocated("b", 2))...)
@@ -257,7 +257,7 @@ func TestShardsOfStoppingCluster(t *testing.T) {
 	d.stored("after a request", "homes allocated a[2]")
 }
 
-// A new region on the same node has no shards of the previous one.
+// A new region on the same node has no shards of the previous region.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)

@@ -171,7 +171,7 @@ func TestManyShardsTakeFewSaves(t *testing.T) {
 		}
 	}
 	if size > 8*n+len(d.changes)*3*40 {
-		t.Errorf("the events take %d bytes, want fewer", size)
+		t.Errorf("the events take %d bytes, want at most %d", size, 8*n+len(d.changes)*3*40)
 	}
 }
 

@@ -206,7 +206,7 @@ func (b *simCoordinator) tick() {
 	}
 	b.apply(b.m.Tick(b.w.now))
 	if !b.gone && b.m.Next() <= b.w.now {
-		b.w.t.Fatalf("seed %d, %v: after a tick the next one is at %v", b.w.seed, b.w.now, b.m.Next())
+		b.w.t.Fatalf("seed %d, %v: after a tick Next() = %v, want a later time", b.w.seed, b.w.now, b.m.Next())
 	}
 }
 
@@ -276,7 +276,7 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 	}
 	for _, o := range out {
 		if o.Message.Term != b.m.Term() {
-			w.t.Fatalf("seed %d, %v: %+v in term %d", w.seed, w.now, o, b.m.Term())
+			w.t.Fatalf("seed %d, %v: %+v is sent by a coordinator of term %d", w.seed, w.now, o, b.m.Term())
 		}
 		for _, h := range o.Message.Homes {
 			for _, s := range h.Shards {
@@ -404,7 +404,7 @@ func (w *world) lead() {
 	if len(stay) < 2 && (!w.faults || len(w.regions) == 0) {
 		w.join(false)
 	}
-	for _, r := range w.regions { // the oldest eligible node runs it
+	for _, r := range w.regions { // the oldest eligible node runs the coordinator
 		if r.proxy || !r.alive || r.cut || r.left {
 			continue
 		}

@@ -362,6 +362,6 @@ func TestConfigsAreChecked(t *testing.T) {
 		}
 	}
 	if _, err := coordinator.New(good); err != nil {
-		t.Error(err)
+		t.Errorf("a valid configuration: got error %v, want none", err)
 	}
 }

@@ -123,7 +123,7 @@ func TestFlushedOfAnotherInstanceIsIgnored(t *testing.T) {
 	}
 }
 
-// Messages of other regions do not wait for those of local senders.
+// Messages of other regions do not wait for messages of local senders.
 func TestQueuesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})

@@ -42,14 +42,14 @@ func TestGoldenPackets(t *testing.T) {
 	for i, want := range packets() {
 		b := region.AppendPacket(nil, want)
 		if i >= len(lines) || hex.EncodeToString(b) != lines[i] {
-			t.Errorf("packet %d is encoded as\n%x", i, b)
+			t.Errorf("packet %d is encoded as\n%x\nwant its line in the golden file", i, b)
 		}
 		if got, err := region.DecodePacket(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v, want an equal packet", want, got, err)
 		}
 		newer := append([]byte{b[0] + 1}, append(slices.Clone(b[1:]), 1, 2, 3)...)
 		if got, err := region.DecodePacket(newer); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("packet %d with fields of a newer version: %+v, %v", i, got, err)
+			t.Errorf("packet %d with fields of a newer version: %+v, %v, want the same packet", i, got, err)
 		}
 		if got, err := region.DecodePacket(append(slices.Clip(b), 0)); !errors.Is(err, region.ErrMalformed) {
 			t.Errorf("packet %d with a trailing byte: %+v, %v, want ErrMalformed", i, got, err)
@@ -93,14 +93,14 @@ func FuzzDecodePacket(f *testing.F) {
 		p, err := region.DecodePacket(b)
 		runtime.ReadMemStats(&after)
 		if taken := after.TotalAlloc - before.TotalAlloc; taken > 16*uint64(len(b))+64<<10 {
-			t.Errorf("decoding %d bytes allocates %d, want less", len(b), taken)
+			t.Errorf("decoding %d bytes allocates %d bytes, want at most %d", len(b), taken, 16*uint64(len(b))+64<<10)
 		}
 		if !bytes.Equal(b, given) {
 			t.Error("DecodePacket has modified its input")
 		}
 		if err != nil {
 			if !errors.Is(err, region.ErrMalformed) {
-				t.Error(err)
+				t.Errorf("got error %v, want ErrMalformed", err)
 			}
 			return
 		}

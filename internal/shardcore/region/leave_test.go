@@ -31,7 +31,7 @@ func refused(out region.Effects, why shard.Reason) (tokens []uint64) {
 	return tokens
 }
 
-// A leaving region does not wait for abandoned messages. The others keep their order.
+// A leaving region does not wait for abandoned messages. The other messages keep their order.
 func TestLeaveDropsAbandonedMessages(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -143,7 +143,7 @@ func TestLeaveWithCoordinator(t *testing.T) {
 		out.Refused = append(out.Refused, m.Tick(now).Refused...)
 	}
 	if got := refused(out, shard.Stopped); !slices.Equal(got, []uint64{3}) || m.Buffered() != 1 {
-		t.Errorf("without replies: %+v, %d messages wait", out.Refused, m.Buffered())
+		t.Errorf("without replies: refused %+v, %d messages wait, want message 3 refused and 1 waiting message", out.Refused, m.Buffered())
 	}
 	if out = m.Step(now, region.Send{Shard: 2, Token: 4}); !slices.Equal(refused(out, shard.Stopped), []uint64{4}) {
 		t.Errorf("a later message: %+v, want message 4 refused", out)

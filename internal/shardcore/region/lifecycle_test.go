@@ -43,7 +43,7 @@ func TestLeaveHandsOffAndStops(t *testing.T) {
 		t.Fatalf("Leave: %+v, want GracefulShutdown", out)
 	}
 	if out := m.Tick(2 * time.Second); !hasMessage(out, coordinator.GracefulShutdown) {
-		t.Errorf("the request is not repeated: %+v", out)
+		t.Errorf("after a RetryInterval: %+v, want another GracefulShutdown", out)
 	}
 	more := coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 2, Shards: []region.Shard{3}}
 	if out := receive(m, more); len(out.Actions) != 0 || hasMessage(out, coordinator.Hosted) || !hasMessage(out, coordinator.GracefulShutdown) {
@@ -113,7 +113,7 @@ func TestUndrain(t *testing.T) {
 	m := start(t, region.Config{})
 	receive(m, shardMessage(coordinator.Host, 1))
 	if out := m.Step(0, region.Undrain{}); len(out.Messages) != 0 || m.Instance() != 2 {
-		t.Errorf("Undrain without a drain: %+v", out)
+		t.Errorf("Undrain without a drain: %+v, want no message and no new instance", out)
 	}
 	m.Step(0, region.Leave{KeepRouting: true})
 	out := m.Step(0, region.Undrain{})
@@ -205,7 +205,7 @@ func TestFailedShardRestartsForAMessage(t *testing.T) {
 	m := start(t, region.Config{})
 	receive(m, shardMessage(coordinator.Host, 1))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
-		t.Errorf("a failed shard without messages: %+v", out)
+		t.Errorf("a failed shard without messages: %+v, want no action", out)
 	}
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
 		t.Errorf("a second ShardDone: %+v, want no action", out)

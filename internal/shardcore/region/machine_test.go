@@ -134,7 +134,7 @@ func TestHostAfterHandOff(t *testing.T) {
 		t.Errorf("ShardDone: %+v, want Stopped of round 3 and no hosted shard", out)
 	}
 	if out := receive(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !hasMessage(out, coordinator.Hosted) {
-		t.Errorf("HandOff of a shard that is not here: %+v", out)
+		t.Errorf("Host without shards: %+v, want Hosted and no action", out)
 	}
 	receive(m, shardMessage(coordinator.Host, 4))
 	receive(m, shardMessage(coordinator.HandOff, 5))

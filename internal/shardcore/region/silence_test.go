@@ -74,6 +74,6 @@ func TestSilentCoordinatorIsVerified(t *testing.T) {
 		}
 	}
 	if again < 3 || !m.Registered() {
-		t.Errorf("without a reply the region sends %d more requests in a RetryInterval", again)
+		t.Errorf("without a reply the region sends %d more requests in a RetryInterval, want at least 3 from a registered region", again)
 	}
 }

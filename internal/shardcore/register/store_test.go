@@ -114,7 +114,7 @@ func TestLoadedClaimIsHeld(t *testing.T) {
 		t.Fatalf("Load = term %d of %v, want the claimed state", a.state.Term(), a.state.Holder())
 	}
 	if _, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}); err != nil {
-		t.Errorf("a change of the loaded term: %v", err)
+		t.Errorf("a change of the loaded term: got error %v, want none", err)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 	_, err := shard.New(shard.Config{Passivation: passivation.Settings{Limit: -1}})
 	if !errors.Is(err, passivation.ErrInvalid) || !strings.Contains(err.Error(), "Config.Passivation") {
-		t.Error(err)
+		t.Errorf("got error %v, want passivation.ErrInvalid with Config.Passivation", err)
 	}
 }
 

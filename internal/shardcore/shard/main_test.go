@@ -87,7 +87,7 @@ func (d *driver) tick(after time.Duration, want string) {
 	}
 	d.want(d.m.Tick(d.now), want)
 	if next := d.m.Next(); next <= d.now {
-		d.t.Errorf("after Tick(%v): Next() = %v", d.now, next)
+		d.t.Errorf("after Tick(%v): Next() = %v, want a later time", d.now, next)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestPassivationIsStored(t *testing.T) {
 	d.step(ended("a", 1), "store1 +[] -[a]")
 	d.step(ended("b", 2), "")
 	d.step(to("a", 1), "")
-	d.step(shard.Updated{ID: 1}, "store2 +[a] -[b]") // a message has arrived for it
+	d.step(shard.Updated{ID: 1}, "store2 +[a] -[b]") // a message has arrived for the entity
 	if d.m.Len() != 2 {
 		t.Errorf("Len() = %d, want 2", d.m.Len())
 	}
@@ -105,7 +105,7 @@ func TestUnexpectedEnd(t *testing.T) {
 	d.step(ended("a", 1), "")
 	d.step(ended("b", 2), "")
 	d.tick(4*time.Second, "")
-	d.step(to("b", 1), "+b3, b3:1") // a message starts it without the pause
+	d.step(to("b", 1), "+b3, b3:1") // a message starts the entity without the pause
 	d.tick(time.Second, "+a4")
 	d.tick(time.Hour, "")
 }
@@ -122,8 +122,8 @@ func TestRecoveryOnRequest(t *testing.T) {
 	d.step(shard.Recover{Number: 2}, "")
 }
 
-// A hand-off waits for the current update and for the entities that wait for it. Remembered entities
-// that were not started yet start on the next home.
+// A hand-off waits for the current update and for the entities that wait for it. Remembered
+// entities that were not started yet start on the next home.
 func TestHandOffOfRemembered(t *testing.T) {
 	t.Parallel()
 	cfg := remembering()

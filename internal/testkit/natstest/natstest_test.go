@@ -229,7 +229,7 @@ func TestPermissionChangeAtRunTime(t *testing.T) {
 		t.Error("the first event reports a connection, want a disconnection")
 	}
 	s.Change(func(c *natstest.Config) { c.Users[0].Permissions = cfg.Users[0].Permissions })
-	for <-a.events != nil { // each attempt in between
+	for <-a.events != nil { // each failed attempt to connect
 		continue
 	}
 	reaches(b, a)

@@ -61,7 +61,7 @@ func TestFindErrorContainsPackage(t *testing.T) {
 			t.Errorf("path %q: %v, want ErrNoBinaries with the name of the package", first, err)
 		}
 		if first == old && !strings.Contains(err.Error(), "version 12") {
-			t.Errorf("%v: the error does not contain the unsupported version", err)
+			t.Errorf("error %v does not contain the unsupported version 12", err)
 		}
 	}
 }

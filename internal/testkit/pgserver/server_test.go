@@ -205,7 +205,7 @@ func TestServerEndsWithProcess(t *testing.T) {
 			}
 			line, err := bufio.NewReader(out).ReadString('\n')
 			if err != nil || !strings.HasPrefix(line, "postgres://") {
-				t.Fatal(line, err)
+				t.Fatalf("the process printed %q, %v, want a DSN", line, err)
 			}
 			dsn := strings.TrimSpace(line)
 			if how == "kill" {

@@ -65,7 +65,7 @@ func TestViaAndWith(t *testing.T) {
 	dsn := server.DSN(t)
 	direct, via := connect(t, dsn), connect(t, pgtest.Via(t, dsn, server.Addr()))
 	if direct.Config().Database != via.Config().Database || via.Config().Host != "127.0.0.1" || direct.Config().Host == "127.0.0.1" {
-		t.Errorf("directly: database %s on %s, through the proxy: database %s on %s", direct.Config().Database, direct.Config().Host, via.Config().Database, via.Config().Host)
+		t.Errorf("directly: database %s on %s, through the proxy: database %s on %s, want the same database, and 127.0.0.1 only through the proxy", direct.Config().Database, direct.Config().Host, via.Config().Database, via.Config().Host)
 	}
 	server.Kill()
 	server.Restart(t)

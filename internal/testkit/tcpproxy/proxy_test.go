@@ -129,7 +129,7 @@ func TestCutAndResetAtEachByte(t *testing.T) {
 					}
 					if _, fromErr := from.Read(make([]byte, 1)); action == tcpproxy.Cut && (err != nil || !errors.Is(fromErr, io.EOF)) ||
 						action == tcpproxy.Reset && (!errors.Is(err, syscall.ECONNRESET) || !errors.Is(fromErr, syscall.ECONNRESET)) {
-						t.Errorf("receiver: %v, sender: %v", err, fromErr)
+						t.Errorf("receiver: %v, sender: %v, want no error and EOF after a Cut, ECONNRESET for both after a Reset", err, fromErr)
 					}
 				})
 			}
@@ -158,7 +158,7 @@ func TestStallDeliversLate(t *testing.T) {
 		armed.Release()
 		armed.Release()
 		if got, err := io.ReadAll(server); err != nil || string(got) != text[after:]+"more" {
-			t.Fatalf("received %q, %v", got, err)
+			t.Fatalf("received %q, %v, want %q", got, err, text[after:]+"more")
 		}
 	}
 }
