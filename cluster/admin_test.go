@@ -25,17 +25,17 @@ func TestAdminState(t *testing.T) {
 		must(w.T, err)
 		if s.Cluster != "bank" || s.Self != nodes[1].Self().String() || s.Leader != nodes[0].Self().String() || s.Strategy != "keep-majority" || !s.Connected ||
 			!s.Converged || s.RoleLeaders["teller"] != s.Leader || len(s.Members) != 3 {
-			w.Errorf("state of b: %+v", s)
+			w.Errorf("state of b: %+v, want 3 converged members and a as the leader of role teller", s)
 		}
 		if m := s.Members[2]; m.Node != nodes[2].Self().String() || m.Status != "up" || m.Version != "1.2" || m.UpNumber == 0 || m.Unreachable || !m.Seen {
-			w.Errorf("member c in the state of b: %+v", m)
+			w.Errorf("member c in the state of b: %+v, want up, version 1.2, reachable and seen", m)
 		}
 		heal := w.network.Partition([]string{"c"}, []string{"a", "b"})
 		w.until(nodes[1], func(s *cluster.State) bool { return len(s.Unreachable) == 1 })
 		s, err = admin.State(w.Context(), "b")
 		must(w.T, err)
 		if m := s.Members[2]; !m.Unreachable || len(m.UnreachableTo) == 0 || m.Terminated {
-			w.Errorf("disconnected member c in the state of b: %+v", m)
+			w.Errorf("disconnected member c in the state of b: %+v, want unreachable with observers, not terminated", m)
 		}
 		heal()
 		w.allUp(nodes...)

@@ -67,6 +67,6 @@ func TestConfig(t *testing.T) {
 		if _, err := cluster.Start(cluster.Config{}); !errors.Is(err, cluster.ErrInvalid) {
 			w.Errorf("Start without a carrier: %v, want ErrInvalid", err)
 		}
-		w.cluster("a") // the name is free
+		w.cluster("a") // the failed calls of Start left the name free
 	})
 }

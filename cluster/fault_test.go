@@ -45,7 +45,7 @@ func TestLoopThatPanics(t *testing.T) {
 		if !w.logged("at the disco") {
 			w.Error("the panic was not logged")
 		}
-		for range nodes[0].Events(w.Context()) { // ends
+		for range nodes[0].Events(w.Context()) { // the iteration ends with the node
 		}
 		w.allUp(nodes[1:]...)
 	})

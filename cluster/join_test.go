@@ -25,7 +25,7 @@ func TestNodesJoinThroughSeeds(t *testing.T) {
 		for _, n := range nodes {
 			s := n.State()
 			if s.Self != n.Self() || !s.Joined || !s.Connected || s.Suspended || s.Stopped || s.Err != nil || s.Leader != leader || leader.Name != "a" {
-				w.Errorf("state of %v: %+v", n.Self(), s)
+				w.Errorf("state of %v: %+v, want a connected member with the leader a", n.Self(), s)
 			}
 			must(w.T, n.AwaitUp(w.Context()))
 		}
@@ -137,7 +137,7 @@ func TestRestartWithSameName(t *testing.T) {
 		again := w.start("b")
 		w.allUp(nodes[0], again, nodes[2])
 		if again.Self() == old {
-			w.Error("the restarted process is the same node")
+			w.Errorf("the restarted process is the same node %v, want another UID", old)
 		}
 		must(w.T, nodes[0].Watch(w.Context(), old))
 	})
@@ -151,13 +151,13 @@ func TestIncompatibleSettings(t *testing.T) {
 		cfg.Check = []cluster.Setting{{Key: "shards", Value: "100"}}
 		_, err := cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.HasSuffix(err.Error(), ": shards") {
-			w.Errorf("join with another key: %v, want ErrIncompatible", err)
+			w.Errorf("join with another key: %v, want ErrIncompatible about shards", err)
 		}
 		cfg = w.config("b")
 		cfg.Downing.StableAfter = time.Minute
 		_, err = cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.Contains(err.Error(), "downing") {
-			w.Errorf("join with another strategy: %v, want ErrIncompatible", err)
+			w.Errorf("join with another strategy: %v, want ErrIncompatible about downing", err)
 		}
 		if !w.logged("join: settings differ from those") {
 			w.Error("the different settings were not logged")

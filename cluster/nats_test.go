@@ -31,12 +31,12 @@ func TestOverNATS(t *testing.T) {
 	start := func(name string) *cluster.Node {
 		self, failed := identity.New(name)
 		must(t, failed)
-		carrier, failed := nats.Connect(nats.Config{Access: access, Cluster: "bank", Self: self}) //nolint:contextcheck // it outlives the call
+		carrier, failed := nats.Connect(nats.Config{Access: access, Cluster: "bank", Self: self}) //nolint:contextcheck // the carrier outlives the call
 		must(t, failed)
 		leases, failed := nats.OpenLeases(ctx, nats.LeasesConfig{Access: access, Cluster: "bank", Name: name})
 		must(t, failed)
 		t.Cleanup(func() { must(t, leases.Close()) })
-		n, failed := cluster.Start(cluster.Config{ //nolint:contextcheck // it outlives the call
+		n, failed := cluster.Start(cluster.Config{ //nolint:contextcheck // the node outlives the call
 			Cluster: "bank", Carrier: carrier, Seeds: []string{"a", "b", "c"}, Leases: leases, Settings: cluster.Settings{
 				SeedNodeTimeout: 200 * time.Millisecond, InitialDelay: 100 * time.Millisecond, GossipInterval: 100 * time.Millisecond, LeaderInterval: 100 * time.Millisecond,
 			},

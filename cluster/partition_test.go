@@ -134,7 +134,7 @@ func TestBrokerOutage(t *testing.T) {
 		}
 		w.sleep(20 * time.Second)
 		if where := o.runs(w.T); where != "" || !nodes[0].State().Suspended {
-			w.Errorf("the singleton still runs on %q", where)
+			w.Errorf("the singleton runs on %q and Suspended of a is %t, want no instance and true", where, nodes[0].State().Suspended)
 		}
 		if _, err = p.Ask(w.Context(), []byte("?")); !errors.Is(err, cluster.ErrDisconnected) {
 			w.Errorf("Ask during the outage: %v, want ErrDisconnected", err)
@@ -150,7 +150,7 @@ func TestBrokerOutage(t *testing.T) {
 		o.await(w.T, "a")
 		for i, m := range nodes[2].State().Members {
 			if m.Node != before[i].Node || m.UpNumber != before[i].UpNumber {
-				w.Errorf("member %d has another incarnation", i)
+				w.Errorf("member %d is %v with up number %d, want %v with %d", i, m.Node, m.UpNumber, before[i].Node, before[i].UpNumber)
 			}
 		}
 		_, err = p.Ask(w.Context(), []byte("?"))

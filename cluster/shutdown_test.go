@@ -63,7 +63,7 @@ func TestShutdownPhases(t *testing.T) {
 			w.Errorf("the functions ran in %q, want all phases in order", got)
 		}
 		w.allUp(nodes[1])
-		must(w.T, a.Shutdown(w.Context())) // again
+		must(w.T, a.Shutdown(w.Context())) // a second call
 		if err := a.Ready(); !errors.Is(err, cluster.ErrLeft) {
 			w.Errorf("Ready after the shutdown: %v, want ErrLeft", err)
 		}

@@ -98,8 +98,8 @@ func (o *instanceCounter) host(t *testing.T, nodes ...*cluster.Node) {
 	}
 }
 
-// The instance is handed over to the next oldest node when its node leaves. When that node crashes,
-// the instance starts elsewhere after the removal margin.
+// When the node of the instance leaves, the instance is handed over to the next oldest node. When
+// the node of the instance crashes, the instance starts on another node after the removal margin.
 func TestSingletonHandOver(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -47,7 +47,7 @@ func parse(t *testing.T, s string) identity.Version {
 	t.Helper()
 	v, err := identity.ParseVersion(s)
 	if err != nil || v.String() != s {
-		t.Fatalf("ParseVersion(%q) = %q, %v", s, v, err)
+		t.Fatalf("ParseVersion(%q) = %q, %v, want the same text", s, v, err)
 	}
 	return v
 }
@@ -60,6 +60,6 @@ func TestInvalidVersions(t *testing.T) {
 		}
 	}
 	if s := (identity.Version{}).String(); s != "0.0.0" {
-		t.Errorf("the zero value is %q", s)
+		t.Errorf("String of the zero value = %q, want 0.0.0", s)
 	}
 }

@@ -19,12 +19,12 @@ func TestNames(t *testing.T) {
 		"": false, strings.Repeat("x", 129): false, "a b": false, "a*": false, "a>": false, "ä": false, "a\x00": false, "a~b": false, "a#1": false,
 	} {
 		if err := identity.CheckName(name); (err == nil) != node || err != nil && !errors.Is(err, identity.ErrInvalid) {
-			t.Errorf("CheckName(%q) = %v", name, err)
+			t.Errorf("CheckName(%q) = %v, want success: %t", name, err, node)
 		}
 	}
 	for name, cluster := range map[string]bool{"bank_1-x": true, "a.b": false, "a:b": true, "": false} {
 		if err := identity.CheckCluster(name); (err == nil) != cluster {
-			t.Errorf("CheckCluster(%q) = %v", name, err)
+			t.Errorf("CheckCluster(%q) = %v, want success: %t", name, err, cluster)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("New returned %v and %v, %v; want different UIDs", a, b, err)
 	}
 	if _, err := identity.New("no name"); !errors.Is(err, identity.ErrInvalid) {
-		t.Errorf("New of an invalid name: %v", err)
+		t.Errorf("New of an invalid name: %v, want ErrInvalid", err)
 	}
 }
 
@@ -59,14 +59,14 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	want := identity.Node{Name: "orders-1:7400", UID: 0xdeadbeefcafe0123}
 	if got, err := identity.Parse(want.String()); err != nil || got != want {
-		t.Errorf("Parse(%v) = %v, %v", want, got, err)
+		t.Errorf("Parse(%v) = %v, %v, want the same node", want, got, err)
 	}
 	for _, s := range []string{"", "a", "a#", "a#0", "a#x", "a#01", "a#-1", "#1", "a b#1", "a#1#2", "a#10000000000000000"} {
 		if got, err := identity.Parse(s); !errors.Is(err, identity.ErrInvalid) {
-			t.Errorf("Parse(%q) = %v, %v", s, got, err)
+			t.Errorf("Parse(%q) = %v, %v, want ErrInvalid", s, got, err)
 		}
 	}
 	if s := (identity.Node{}).String(); s != "nobody" {
-		t.Errorf("the zero value is %q", s)
+		t.Errorf("String of the zero value = %q, want nobody", s)
 	}
 }

@@ -30,6 +30,6 @@ func TestCanBecome(t *testing.T) {
 		}
 	}
 	if identity.Status(0).CanBecome(up) || identity.Status(77).String() != "status(77)" {
-		t.Error("the test found no status")
+		t.Errorf("status 0 can become up: %t, status 77 is %v; want false and status(77)", identity.Status(0).CanBecome(up), identity.Status(77))
 	}
 }

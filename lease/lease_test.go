@@ -154,7 +154,7 @@ func TestHeldBy(t *testing.T) {
 		want("a")
 		store.set(func(f *flaky) { f.before = errDown })
 		if _, err := b.Acquire(t.Context()); !errors.Is(err, errDown) {
-			t.Error(err)
+			t.Errorf("Acquire: %v, want errDown", err)
 		}
 		want("")
 	})
@@ -169,7 +169,7 @@ func TestCheckEndsBeforeExpiry(t *testing.T) {
 		lost := make(chan error, 1)
 		begin := time.Now()
 		if held, err := a.AcquireWithLost(t.Context(), func(cause error) { lost <- cause }); !held || err != nil {
-			t.Fatal(held, err)
+			t.Fatalf("AcquireWithLost = %t, %v, want true", held, err)
 		}
 		time.Sleep(20 * time.Second) // one renewal, at 12 s
 		store.set(func(f *flaky) { f.before = errDown })
@@ -178,7 +178,7 @@ func TestCheckEndsBeforeExpiry(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(begin).Round(time.Second); took != 120*time.Second { // 12 s + 90 % of 120 s
-			t.Errorf("Check was true for %v", took)
+			t.Errorf("Check was true for %v, want 2m0s", took)
 		}
 		if cause := <-lost; cause == nil {
 			t.Error("the cause of the loss is nil")
@@ -205,7 +205,7 @@ func TestSlowStore(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(begin).Round(time.Second); took != 108*time.Second {
-			t.Errorf("Check was true for %v after the call was sent", took)
+			t.Errorf("Check was true for %v after the call was sent, want 1m48s", took)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout), after: errDown}
 		a, b := open(t, store, "a"), open(t, store.Store, "b")
 		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, errDown) || a.Check() {
-			t.Errorf("Acquire with an unknown outcome: %t, %v", held, err)
+			t.Errorf("Acquire with an unknown outcome = %t, %v, want false, errDown", held, err)
 		}
 		acquire(t, b, false) // the entry was created
 		store.set(func(f *flaky) { f.after = nil })
@@ -228,7 +228,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		acquire(t, a, true)
 		store.set(func(f *flaky) { f.after = errDown })
 		if err := a.Release(t.Context()); !errors.Is(err, errDown) || a.Check() {
-			t.Errorf("Release with an unknown outcome: %v, Check: %t", err, a.Check())
+			t.Errorf("Release with an unknown outcome: %v, Check = %t, want errDown and false", err, a.Check())
 		}
 		store.set(func(f *flaky) { f.after = nil })
 		acquire(t, b, true)
@@ -239,7 +239,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 		store.set(func(f *flaky) { f.after = errDown })
 		if _, err := a.Acquire(t.Context()); !errors.Is(err, errDown) {
-			t.Error(err)
+			t.Errorf("Acquire: %v, want errDown", err)
 		}
 		store.set(func(f *flaky) { f.after = nil })
 		if err := a.Release(t.Context()); err != nil {
@@ -266,7 +266,7 @@ func TestLost(t *testing.T) {
 			lost <- cause
 		})
 		if !held || err != nil {
-			t.Fatal(held, err)
+			t.Fatalf("AcquireWithLost = %t, %v, want true", held, err)
 		}
 		e, err := store.Get(t.Context(), "n")
 		if err != nil {
@@ -278,7 +278,7 @@ func TestLost(t *testing.T) {
 		acquireOther := open(t, store, "b")
 		acquire(t, acquireOther, true)
 		if cause := <-lost; !errors.Is(cause, lease.ErrConflict) || a.Check() || wrong {
-			t.Errorf("lost received %v, Check = %t, the replaced callback was called: %t", cause, a.Check(), wrong)
+			t.Errorf("lost received %v, Check = %t, the replaced callback was called: %t; want ErrConflict, false, false", cause, a.Check(), wrong)
 		}
 		acquire(t, a, false)
 		acquire(t, acquireOther, true)
@@ -305,14 +305,14 @@ func TestCallTimeouts(t *testing.T) {
 		a := open(t, store, "a")
 		begin := time.Now()
 		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 5*time.Second {
-			t.Errorf("Acquire while the store does not return: %t, %v after %v", held, err, time.Since(begin))
+			t.Errorf("Acquire while the store does not return = %t, %v after %v, want false, context.DeadlineExceeded after 5s", held, err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		go func() { _, _ = a.Acquire(t.Context()) }()
 		synctest.Wait()
 		if _, err := a.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire during another call: %v", err)
+			t.Errorf("Acquire during another call: %v, want context.DeadlineExceeded", err)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -322,7 +322,7 @@ func TestNewErrors(t *testing.T) {
 	t.Parallel()
 	store := inmem.NewLeases(time.Second)
 	if _, err := lease.New(store, lease.Config{Interval: time.Second, OperationTimeout: -1}); !errors.Is(err, lease.ErrInvalid) {
-		t.Error(err)
+		t.Errorf("New with a negative time-out: %v, want ErrInvalid", err)
 	} else {
 		for _, field := range []string{"Name", "Owner", "Interval", "OperationTimeout"} {
 			if !strings.Contains(err.Error(), field) {
@@ -360,7 +360,7 @@ func TestPanickingStore(t *testing.T) {
 		defer func() { _ = l.Close() }()
 		held, err := l.Acquire(t.Context())
 		if held || err == nil || !strings.Contains(err.Error(), "no disk") {
-			t.Errorf("Acquire: %v, %v", held, err)
+			t.Errorf("Acquire = %v, %v, want false and an error with the panic", held, err)
 		}
 		if err = l.Release(t.Context()); err == nil {
 			t.Error("Release returned no error")
@@ -372,13 +372,13 @@ func TestPanickingStore(t *testing.T) {
 		defer func() { _ = later.Close() }()
 		lost := make(chan error, 1)
 		if held, err = later.AcquireWithLost(t.Context(), func(cause error) { lost <- cause }); !held || err != nil {
-			t.Fatalf("Acquire: %v, %v", held, err)
+			t.Fatalf("AcquireWithLost = %v, %v, want true", held, err)
 		}
 		if cause := <-lost; cause == nil {
 			t.Error("lost was called without a cause")
 		}
 		if held, err = later.Acquire(t.Context()); held || err == nil {
-			t.Errorf("Acquire of a lease that could not be renewed: %v, %v", held, err)
+			t.Errorf("Acquire of a lease that could not be renewed = %v, %v, want false and an error", held, err)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestCloseTimesOut(t *testing.T) {
 		send(t, tr, tr, transport.Data, "x")
 		synctest.Wait()
 		if err := tr.Close(); err == nil || !strings.Contains(err.Error(), "handlers are still running") {
-			t.Errorf("Close with a running handler: %v", err)
+			t.Errorf("Close with a running handler: %v, want an error about running handlers", err)
 		}
 		close(goOn)
 		synctest.Wait()

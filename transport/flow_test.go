@@ -71,7 +71,7 @@ func TestSlowHandler(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if n := handled.Load(); n != sent+4 {
-			t.Errorf("%d of %d messages were handled", n, sent+4)
+			t.Errorf("%d messages were handled, want %d", n, sent+4)
 		}
 		if err := a.Send(slow.Self(), transport.Data, kindA, kib64); err != nil {
 			t.Errorf("credit was not restored: %v", err)
@@ -189,7 +189,7 @@ func TestCloseWaits(t *testing.T) {
 		send(t, a, b, transport.Data, "never handled")
 		<-entered
 		if err := b.Close(); err != nil || !returned {
-			t.Errorf("Close returned %v, the handler had returned: %t", err, returned)
+			t.Errorf("Close returned %v, the handler had returned: %t, want nil and true", err, returned)
 		}
 		errs := make(chan error)
 		go func() {
@@ -276,7 +276,7 @@ func TestNamedMessageLimits(t *testing.T) {
 	}
 	dropped := b.Stats().Dropped
 	if name, all := dropped[link.OverCredit], dropped[link.Overload]; name != 1 || all != 2 {
-		t.Errorf("%d messages exceeded the limit of their name, %d the limit for all", name, all)
+		t.Errorf("%d messages exceeded the limit of their name, %d the limit for all names, want 1 and 2", name, all)
 	}
 	close(release)
 	box.wait(t, 32)

@@ -24,14 +24,14 @@ func FuzzDecompress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := transport.Decompress(b, limit)
 		if err == nil && len(got) > limit {
-			t.Errorf("%d bytes were decompressed to %d bytes", len(b), len(got))
+			t.Errorf("%d bytes were decompressed to %d bytes, want at most %d", len(b), len(got), limit)
 		}
 		small, ok := transport.Compress(b)
 		if !ok {
 			return
 		}
 		if back, err := transport.Decompress(small, len(b)); err != nil || !bytes.Equal(back, b) {
-			t.Errorf("%x was decompressed to %x, %v", b, back, err)
+			t.Errorf("%x was compressed and decompressed to %x, %v", b, back, err)
 		}
 	})
 }

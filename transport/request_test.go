@@ -35,7 +35,7 @@ func TestManyRequests(t *testing.T) {
 				}
 				payload := fmt.Sprintf("%d/%d", i, k)
 				if got, err := from.Request(t.Context(), to.Self(), kindA, []byte(payload)); string(got) != "re: "+payload || err != nil {
-					t.Errorf("Request(%q) = %q, %v", payload, got, err)
+					t.Errorf("Request(%q) = %q, %v, want %q", payload, got, err, "re: "+payload)
 				}
 			}
 		})
@@ -139,6 +139,6 @@ func TestForgedReply(t *testing.T) {
 		_ = req.Reply([]byte("honest"))
 	})
 	if got, err := a.Request(t.Context(), b.Self(), kindA, nil); string(got) != "honest" || err != nil {
-		t.Errorf("Request = %s, %v", got, err)
+		t.Errorf("Request = %s, %v, want honest", got, err)
 	}
 }

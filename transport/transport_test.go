@@ -46,7 +46,7 @@ func TestOrderOnEachLane(t *testing.T) {
 		next[m.Lane]++
 	}
 	if n := b.Stats().Lanes[transport.Data].MessagesIn; n != each {
-		t.Errorf("%d messages were counted", n)
+		t.Errorf("%d messages were counted, want %d", n, each)
 	}
 }
 
@@ -60,20 +60,20 @@ func TestCompression(t *testing.T) {
 	text := strings.Repeat("all work and no play ", 10_000)
 	send(t, a, b, transport.Bulk, text)
 	if got := box.wait(t, 1); string(got[0].Payload) != text {
-		t.Errorf("%d bytes arrived, want the uncompressed text", len(got[0].Payload))
+		t.Errorf("%d bytes arrived, want the uncompressed text of %d bytes", len(got[0].Payload), len(text))
 	}
 	if s := a.Stats(); s.Lanes[transport.Bulk].BytesOut > uint64(len(text)/4) || s.Saved == 0 {
-		t.Errorf("sent %d bytes for %d, saved %d", s.Lanes[transport.Bulk].BytesOut, len(text), s.Saved)
+		t.Errorf("sent %d bytes for a text of %d bytes and counted %d saved bytes, want at most a quarter and more than 0", s.Lanes[transport.Bulk].BytesOut, len(text), s.Saved)
 	}
 	if got, err := a.Request(t.Context(), b.Self(), kindB, []byte(text)); string(got) != text || err != nil {
-		t.Errorf("the reply has %d bytes, %v", len(got), err)
+		t.Errorf("the reply has %d bytes, %v, want the text of %d bytes", len(got), err, len(text))
 	}
 	noise := make([]byte, 100_000)
 	_, _ = rand.Read(noise)
 	saved := a.Stats().Saved
 	send(t, a, b, transport.Bulk, string(noise))
 	if got := box.wait(t, 2); string(got[1].Payload) != string(noise) || a.Stats().Saved != saved {
-		t.Errorf("noise: %d bytes arrived, %d saved", len(got[1].Payload), a.Stats().Saved-saved)
+		t.Errorf("incompressible payload: %d bytes arrived and %d were saved, want %d and 0", len(got[1].Payload), a.Stats().Saved-saved, len(noise))
 	}
 }
 
@@ -141,7 +141,7 @@ func TestDecompressionLimit(t *testing.T) {
 	}
 	r.send(t, m, b.Self(), transport.Data, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("honest")})
 	if got := box.wait(t, 1); string(got[0].Payload) != "honest" {
-		t.Errorf("%d bytes arrived", len(got[0].Payload))
+		t.Errorf("handled a message of %d bytes, want only the honest one", len(got[0].Payload))
 	}
 	if n := b.Stats().Dropped[link.Undecompressed]; n != 3 {
 		t.Errorf("%d messages were counted as undecompressed, want 3", n)
@@ -160,13 +160,13 @@ func TestForgedFrames(t *testing.T) {
 	r.send(t, machine(t, identity.Node{Name: "alice", UID: 7}), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("forged")})
 	r.send(t, machine(t, self), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("honest")})
 	if got := box.wait(t, 1); string(got[0].Payload) != "honest" || got[0].From != self {
-		t.Errorf("handled %s from %v", got[0].Payload, got[0].From)
+		t.Errorf("handled %s from %v, want honest from %v", got[0].Payload, got[0].From, self)
 	}
 	if n := b.Stats().Dropped[link.Forged]; n != 1 {
 		t.Errorf("%d frames were counted as forged, want 1", n)
 	}
 	if s := log.String(); !strings.Contains(s, "reason=forged") || !strings.Contains(s, "from=mallory") {
-		t.Errorf("the log is %q", s)
+		t.Errorf("the log is %q, want a frame from mallory dropped as forged", s)
 	}
 }
 
@@ -200,14 +200,14 @@ func TestHandleNamed(t *testing.T) {
 		}
 	}
 	if got := named.wait(t, 1); got[0].From != a.Self() || got[0].Kind != kindB {
-		t.Errorf("the handler for names received %+v", got[0])
+		t.Errorf("the handler for names received %+v, want kind %d from %v", got[0], kindB, a.Self())
 	}
 	if err := a.Send(b.Self(), transport.Control, kindB, nil); err != nil {
 		t.Fatal(err)
 	}
 	send(t, a, b, transport.Control, "next")
 	if got := known.wait(t, 1); string(got[0].Payload) != "next" || len(named.all()) != 1 {
-		t.Errorf("handled %d messages to the incarnation and %d to the name", len(known.all()), len(named.all()))
+		t.Errorf("handled %d messages to the incarnation and %d to the name, want one each", len(known.all()), len(named.all()))
 	}
 	if n := b.Stats().Dropped[link.NoHandler]; n != 2 {
 		t.Errorf("%d messages were counted as without a handler, want 2", n)
@@ -258,7 +258,7 @@ func TestGap(t *testing.T) {
 			t.Errorf("%d messages arrived, want 1", len(got))
 		}
 		if want := (transport.Gap{From: a.Self(), Lane: transport.Bulk, Frames: 1}); len(events) != 1 || <-events != want {
-			t.Errorf("OnEvent was called %d times", len(events))
+			t.Errorf("OnEvent received other events than %+v, %d more are waiting", want, len(events))
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestDisconnected(t *testing.T) {
 		reconnect := c.network.Disconnect("a", cause)
 		for _, err := range []error{a.Send(b.Self(), transport.Data, kindA, nil), a.Connected()} {
 			if !errors.Is(err, transport.ErrDisconnected) || !errors.Is(err, cause) {
-				t.Errorf("Send while disconnected: %v", err)
+				t.Errorf("Send while disconnected: %v, want ErrDisconnected and %v", err, cause)
 			}
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrDisconnected) {
@@ -283,7 +283,7 @@ func TestDisconnected(t *testing.T) {
 		send(t, a, b, transport.Data, "x")
 		synctest.Wait()
 		if first, second := <-events, <-events; first != (transport.Connection{Err: cause}) || second != (transport.Connection{}) {
-			t.Errorf("the events are %v, then %v", first, second)
+			t.Errorf("the events are %v, then %v, want the disconnection by %v and a connection", first, second, cause)
 		}
 		if a.Stats().Requests != 0 {
 			t.Error("a failed request is still open")
@@ -300,7 +300,7 @@ func TestSlowOnEvent(t *testing.T) {
 		c.network.Disconnect("a", errors.New("flapping"))()
 	}
 	if n := a.Stats().EventsLost; n < 1500 {
-		t.Errorf("%d of 4,000 events were lost", n)
+		t.Errorf("%d of 4,000 events were counted as lost, want at least 1,500", n)
 	}
 	if err := a.Connected(); err != nil {
 		t.Error(err)
@@ -314,7 +314,7 @@ func TestOpenErrors(t *testing.T) {
 	node := identity.Node{Name: "a", UID: 1}
 	if _, err := transport.Open(c.network.Carrier(node), transport.Config{MaxQueue: -1, MaxRequests: -1}); !errors.Is(err, transport.ErrInvalid) ||
 		!strings.Contains(err.Error(), "MaxQueue") || !strings.Contains(err.Error(), "MaxRequests") {
-		t.Errorf("Open with an invalid configuration: %v", err)
+		t.Errorf("Open with an invalid configuration: %v, want ErrInvalid with MaxQueue and MaxRequests", err)
 	}
 	first, err := transport.Open(c.network.Carrier(node), transport.Config{})
 	if err != nil {

@@ -25,7 +25,7 @@ func (e *end) wantRoom(lane link.Lane, queued, held int) {
 const cost64 = 64<<10 + 64 // of kib64
 
 // The queued bytes of all peers of a lane are limited. Sending, forgetting and quarantining release
-// them.
+// queued bytes.
 func TestQueuesOfAllPeers(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice, small, func(c *link.Config) { c.MaxQueue, c.MaxQueueAll = 100<<10, 150<<10 })

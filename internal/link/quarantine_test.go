@@ -97,7 +97,7 @@ func TestQuietQuarantine(t *testing.T) {
 		t.Errorf("a quiet quarantine sent %d notices, want 0", n)
 	}
 	b.Quarantine(alice, false)
-	b.Quarantine(alice, true) // still sends notices
+	b.Quarantine(alice, true) // the quarantine still sends notices
 	a.send(b, link.Data, tell("x"))
 	b.move(a, link.Data)
 	if n := len(b.frames(link.Control)); n != 1 {

@@ -87,7 +87,7 @@ func (n *network) step(faults bool) {
 			i = n.r.IntN(len(*flying))
 		}
 		frame := (*flying)[i]
-		if !faults || n.r.IntN(10) != 0 { // otherwise the frame stays and is duplicated
+		if !faults || n.r.IntN(10) != 0 { // in 1 of 10 cases the frame stays and is duplicated
 			*flying = append((*flying)[:i:i], (*flying)[i+1:]...)
 		}
 		if faults && n.r.IntN(10) == 0 {

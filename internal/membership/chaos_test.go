@@ -129,8 +129,8 @@ func (c *chaos) runAndRestart(d time.Duration) {
 	}
 }
 
-// seedsAnswer reports whether the first seed, if it starts now, finds the existing cluster.
-// Otherwise it founds another cluster, which is correct.
+// seedsAnswer reports whether the first seed, if it starts now, finds the existing cluster. A first
+// seed that does not find the cluster founds another one, which is correct.
 func (c *chaos) seedsAnswer() bool {
 	alone := true
 	for _, h := range c.hosts {

@@ -200,7 +200,7 @@ func TestTruncatedMessages(t *testing.T) {
 
 func TestExtensions(t *testing.T) {
 	t.Parallel()
-	// The content of a gossip ends with its extensions. This version defines none.
+	// The content of a gossip ends with its extensions. This version defines no extension.
 	extended := func(g membership.Gossip, extensions ...string) membership.Gossip {
 		content := g.AppendContent(nil)
 		content[len(content)-1] = byte(len(extensions))

@@ -358,8 +358,9 @@ func TestRestartJoinsQuickly(t *testing.T) {
 }
 
 // TestJoinThroughSuspendedNode checks that a suspended node admits no new node. A new incarnation
-// of a member does not prove to the suspended node that the previous incarnation is dead. Otherwise
-// the suspended node could continue alone while the rest of its cluster continues elsewhere.
+// of a member does not prove to the suspended node that the previous incarnation is dead. With such
+// a proof the suspended node could continue alone while the rest of its cluster continues
+// elsewhere.
 func TestJoinThroughSuspendedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -12,10 +12,10 @@ func (s Settings) DifferentViewOf(n int) float64 {
 	return s.differentView(n)
 }
 
-// Duplicates is duplicates.
+// Duplicates exports duplicates.
 func Duplicates(members []*identity.Member) []*identity.Member { return duplicates(members) }
 
-// WithDefaults is withDefaults.
+// WithDefaults exports withDefaults.
 func (s Settings) WithDefaults() Settings { return s.withDefaults() }
 
 // Extensions returns the fields of newer versions. They must not be modified.
@@ -39,17 +39,17 @@ func (g Gossip) Unreachable(self identity.Node) []*identity.Member {
 	return found
 }
 
-// Leader returns the leader in the view of self: the first member that is Up, Leaving or about to
-// shut down, among those that have the role and are reachable or self. If there is none, it is the
-// first of the members with the best other status, except Down. It is the zero node if there is
-// none.
+// Leader returns the leader in the view of self. Only members with the role that are reachable or
+// self can lead. The leader is the first member that is Up, Leaving or about to shut down. If there
+// is no such member, the leader is the first member with the best other status, except Down. If no
+// member can lead, the result is the zero node.
 func (g Gossip) Leader(self identity.Node, role string) identity.Node {
 	return leader(g.Members(), g.unreachable(nil), self, func(m *identity.Member) bool { return m.HasRole(role) })
 }
 
-// Monitored returns the nodes that self monitors, sorted. If there are no more than count others,
-// these are all. Otherwise they are the next count reachable members on the ring. Unreachable
-// members between them are monitored too, up to count.
+// Monitored returns the nodes that self monitors, sorted. If there are at most count other members,
+// self monitors all of them. If there are more, self monitors the next count reachable members on
+// the ring. Unreachable members between these members are monitored too, up to count.
 func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
 	return monitored(g.Members(), g.unreachable(nil), self, count)
 }

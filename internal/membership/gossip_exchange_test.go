@@ -136,8 +136,8 @@ func TestDroppedGossip(t *testing.T) {
 	}
 }
 
-// Gossip of a member is accepted unless this node itself finds it unreachable. Observations of
-// others do not count.
+// Gossip of a member is accepted unless this node itself finds the member unreachable. Observations
+// of other members do not count.
 func TestGossipOfUnreachableMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
@@ -204,8 +204,8 @@ func TestDigests(t *testing.T) {
 	s.wants("seen set of another version", membership.KindVersions, "a")
 }
 
-// A round of gossip goes to one member. It contains only the version if that member has seen the
-// state, otherwise the whole state.
+// A round of gossip goes to one member. If that member has seen the state, the round contains only
+// the version. If not, it contains the whole state.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c")
@@ -331,8 +331,8 @@ func TestLeaderInformsOldestMembers(t *testing.T) {
 }
 
 // TestMergeNeverRevertsStatus checks that a merge with an earlier state never reverts the status of
-// a member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after
-// ReadyForShutdown would stay forever.
+// a member, including ReadyForShutdown. If merges reverted it, a member that leaves or is downed
+// after ReadyForShutdown would stay forever.
 func TestMergeNeverRevertsStatus(t *testing.T) {
 	t.Parallel()
 	for before := joining; before <= identity.ReadyForShutdown; before++ {

@@ -159,7 +159,7 @@ func TestMerge(t *testing.T) {
 		m, tick := x.Merge(y)
 		n, also := y.Merge(x)
 		if !reflect.DeepEqual(m, n) || tick != also {
-			t.Errorf("the two orders of merging have different results, with the clocks %v and %v", m.Clock(), n.Clock())
+			t.Errorf("the merges in both orders differ: clocks %v and %v, ticks %t and %t", m.Clock(), n.Clock(), tick, also)
 		}
 		check(t, m)
 		if len(m.SeenBy()) > 0 {
@@ -172,7 +172,7 @@ func TestMerge(t *testing.T) {
 	y := apply(t, base, b, membership.Change{Put: []*identity.Member{member("c", leaving), member("d", joining)}})
 	m, tick := merge(x, y)
 	if m.Member(c).Status != down || m.Member(node("d")) == nil || tick || m.Clock().Of(a) != 2 || m.Clock().Of(b) != 1 {
-		t.Errorf("in the merged gossip c is %v, d is %v, and the clock is %v", m.Member(c).Status, m.Member(node("d")), m.Clock())
+		t.Errorf("in the merged gossip c is %v, d is %v, and the clock is %v; want c down, d a member, 2 ticks of a and 1 of b", m.Member(c).Status, m.Member(node("d")), m.Clock())
 	}
 
 	gone := apply(t, x, a, membership.Change{Remove: []identity.Node{c}, At: 5})
@@ -183,7 +183,7 @@ func TestMerge(t *testing.T) {
 	// The clock has no entry for changes that c made before its removal.
 	late := apply(t, base, c, membership.Change{Put: []*identity.Member{member("b", leaving)}})
 	if m, tick = merge(gone, late); !tick || m.Member(b).Status != leaving || m.Clock().Compare(gone.Clock()) != membership.Same {
-		t.Errorf("merge with a change that is not in the clock: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
+		t.Errorf("merge with a change that is not in the clock: tick %t, b is %v, clock %v; want a tick, b leaving and an unchanged clock", tick, m.Member(b).Status, m.Clock())
 	}
 	if _, tick = merge(m, late); tick {
 		t.Error("a repeated merge requires another tick")

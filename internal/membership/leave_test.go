@@ -36,7 +36,7 @@ func TestManyLeave(t *testing.T) {
 				look := func() bool {
 					for h, at := range begun {
 						if h.dead && !h.stopped(membership.Left) {
-							t.Errorf("seed %d: life events of %v: %v", seed, h.node, h.lives)
+							t.Errorf("seed %d: life events of %v: %v, want Stopped with Left", seed, h.node, h.lives)
 						}
 						if h.dead {
 							delete(begun, h)

@@ -29,12 +29,13 @@ func exits(t *testing.T) *solo {
 }
 
 // An exiting node does not mark the state as seen before its hand-over is done. Then it informs the
-// leader, the next leader and other remaining members, so that none waits for it.
+// leader, the next leader and other remaining members, so that no member waits for the exiting
+// node.
 func TestExiting(t *testing.T) {
 	t.Parallel()
 	s := exits(t)
 	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Exits}) {
-		t.Fatalf("life: %v", s.all.Life)
+		t.Fatalf("life events: %v, want Exits", s.all.Life)
 	}
 	if s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) || len(s.sent(membership.KindSeen)) > 0 {
 		t.Error("the node marked the state as seen before its hand-over was done")
@@ -47,16 +48,16 @@ func TestExiting(t *testing.T) {
 	}
 	e := s.do(membership.ExitingDone{})
 	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("the confirmation was sent to %v", got)
+		t.Errorf("the confirmation was sent to %v, want [a b c]", got)
 	}
 	if got := sentIn(e, membership.KindState); len(got) != 3 {
-		t.Errorf("the last gossip was sent to %v", got)
+		t.Errorf("the last gossip was sent to %v, want 3 members", got)
 	}
 	if got := e.Life; !slices.Equal(got, []membership.Life{{Kind: membership.Stopped, Reason: membership.Left}}) {
-		t.Errorf("life: %v", got)
+		t.Errorf("life events: %v, want Stopped with Left", got)
 	}
 	if e.Events[1].Kind != membership.ShuttingDown || len(e.Events) != 2+4 {
-		t.Errorf("events: %v", e.Events)
+		t.Errorf("events: %v, want 6 with ShuttingDown as the second", e.Events)
 	}
 	if s.m.Next() != membership.Never || len(s.do(membership.JoinNode{Name: "m"}).Log) > 0 {
 		t.Error("the stopped machine has a pending timer or accepted an input")
@@ -74,7 +75,7 @@ func TestLeaderRemovesConfirmedMembers(t *testing.T) {
 	s.seen("n", "o")
 	s.pass(time.Second, "n", "o")
 	if s.status(node("n")) != exiting {
-		t.Fatalf("n is %v", s.status(node("n")))
+		t.Fatalf("n is %v, want exiting", s.status(node("n")))
 	}
 	s.seen("o")
 	s.pass(2*time.Second, "n", "o")
@@ -95,12 +96,12 @@ func TestLeaderRemovesConfirmedMembers(t *testing.T) {
 	}
 	s.pass(2*time.Second, "o")
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("n")}) {
-		t.Error("n was not quarantined")
+		t.Errorf("the quarantined nodes are %v, want n", s.all.Quarantine)
 	}
 	s.recv("n", membership.Digests{})
 	s.wants("message of n after its quarantine", membership.KindQuarantined, "n")
 	if s.dropped(membership.DropQuarantined) != 1 {
-		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+		t.Errorf("the dropped messages are %v, want one from a quarantined node", s.m.Counters().Dropped)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestEarlyConfirmation(t *testing.T) {
 	s.seen("o")
 	s.pass(time.Second, "n", "o")
 	if s.status(node("n")) != 0 {
-		t.Errorf("n is %v", s.status(node("n")))
+		t.Errorf("n is %v, want removed", s.status(node("n")))
 	}
 }
 
@@ -134,7 +135,7 @@ func TestNewIncarnationQuarantinesOld(t *testing.T) {
 	s.do(membership.Received{From: identity.Node{Name: "n", UID: 2}, To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, membership.Join{})})
 	s.pass(time.Millisecond)
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("n")}) {
-		t.Errorf("quarantined: %v", s.all.Quarantine)
+		t.Errorf("the quarantined nodes are %v, want n", s.all.Quarantine)
 	}
 }
 
@@ -149,7 +150,7 @@ func TestDownedNodeStops(t *testing.T) {
 		both := []*identity.Member{{Node: thisNode, Status: down, UpNumber: g.Member(thisNode).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
 		s.recv("a", membership.StateOf(apply(t, g, node("a"), membership.Change{Put: both})))
 		if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Downed}) {
-			t.Fatalf("life: %v", s.all.Life)
+			t.Fatalf("life events: %v, want Downed", s.all.Life)
 		}
 		s.forget()
 		return s
@@ -189,7 +190,7 @@ func TestQuarantine(t *testing.T) {
 	s := with(t, "n", "o")
 	s.do(membership.Quarantine{Node: node("n")})
 	if got := s.m.Gossip().Reachability().By(thisNode, node("n")); got != terminated || s.status(node("n")) != up || !slices.Equal(s.out.Quarantine, []identity.Node{node("n")}) {
-		t.Errorf("n is %v with the status %v", got, s.status(node("n")))
+		t.Errorf("n is %v with the status %v and the quarantined nodes are %v, want terminated, up and n", got, s.status(node("n")), s.out.Quarantine)
 	}
 	s.recv("n", membership.Digests{})
 	s.wants("a quarantined node is informed", membership.KindQuarantined, "n")
@@ -206,7 +207,7 @@ func TestQuarantine(t *testing.T) {
 	s.recv("n", membership.Digests{})
 	s.wants("a quarantined node is informed again after a while", membership.KindQuarantined, "n")
 	if s.dropped(membership.DropQuarantined) != 6 {
-		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+		t.Errorf("the dropped messages are %v, want 6 from a quarantined node", s.m.Counters().Dropped)
 	}
 	s.forget()
 	s.pass(10*time.Second, "o")
@@ -228,7 +229,7 @@ func TestBeingQuarantined(t *testing.T) {
 		t.Error("the notice of x, which is not a member, had an effect")
 	}
 	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up {
-		t.Errorf("this node is %v, n is %v", s.status(thisNode), s.status(node("n")))
+		t.Errorf("this node is %v, n is %v; want down and up", s.status(thisNode), s.status(node("n")))
 	}
 }
 
@@ -247,7 +248,7 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 	s.named("x", membership.Ping{Node: identity.Node{Name: "m", UID: 77}})
 	s.wants("a removed node sends a ping to the previous incarnation", membership.KindQuarantined, "x")
 	if s.dropped(membership.DropRemoved) != 2 {
-		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+		t.Errorf("the dropped messages are %v, want 2 from a removed node", s.m.Counters().Dropped)
 	}
 
 	s = with(t, "n", "o")
@@ -317,7 +318,7 @@ func TestViewAndEvents(t *testing.T) {
 		now := replay{}
 		now.apply(h.m.View().Events())
 		if !reflect.DeepEqual(replayed, now) {
-			t.Errorf("seed %d: %v, want %v", seed, replayed, now)
+			t.Errorf("seed %d: the state derived from the events is %v, want %v", seed, replayed, now)
 		}
 	}
 }
@@ -350,7 +351,7 @@ func TestUpNumberEvent(t *testing.T) {
 	older.UpNumber = 1
 	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{&older}})))
 	if len(s.out.Events) == 0 || s.out.Events[0].Kind != membership.MemberUp || s.out.Events[0].Member.UpNumber != 1 {
-		t.Errorf("events: %v", s.out.Events)
+		t.Errorf("events: %v, want MemberUp with the up number 1 first", s.out.Events)
 	}
 }
 
@@ -361,14 +362,14 @@ func TestView(t *testing.T) {
 	v := s.m.View()
 	if v.Self != thisNode || !v.Connected || !v.Leader || len(v.Members) != 3 || !slices.Equal(v.Unreachable, []identity.Node{node("o")}) ||
 		v.Reachability.By(thisNode, node("o")) != unreachable || !slices.Contains(v.Seen, thisNode) {
-		t.Errorf("View = %+v", v)
+		t.Errorf("View = %+v, want this node as the connected leader of 3 members, which finds o unreachable", v)
 	}
 	if again := s.m.View(); &again.Members[0] != &v.Members[0] || &again.Unreachable[0] != &v.Unreachable[0] {
 		t.Error("View returned another slice for unchanged members")
 	}
 	s.named("x", membership.Join{})
 	if next := s.m.View(); len(next.Members) != 4 || len(v.Members) != 3 || &next.Unreachable[0] != &v.Unreachable[0] {
-		t.Error("the earlier view changed, or the later one did not")
+		t.Errorf("the later view has %d members and the earlier one %d, want 4 and 3 with the same unreachable members", len(next.Members), len(v.Members))
 	}
 }
 
@@ -377,7 +378,7 @@ type solo struct {
 	t   *testing.T
 	m   *membership.Machine
 	now time.Duration
-	// out has the effects of the last step; all has those since the last call of forget.
+	// out has the effects of the last step. all has the effects since the last call of forget.
 	out, all membership.Effects
 	mute     bool // the machine does not receive its own heartbeats
 }
@@ -404,7 +405,7 @@ func founded(t *testing.T, change ...func(*membership.Config)) *solo {
 	s.do(membership.JoinNode{Name: "m"})
 	s.pass(500 * time.Millisecond)
 	if got := s.status(s.m.Self()); got != up {
-		t.Fatalf("the founder is %v", got)
+		t.Fatalf("the founder is %v, want up", got)
 	}
 	return s
 }
@@ -430,7 +431,7 @@ func (s *solo) add(names ...string) {
 	}
 	for _, name := range names {
 		if got := s.status(node(name)); got != up {
-			s.t.Fatalf("%s is %v:\n%s", name, got, describe(s.m.Gossip()))
+			s.t.Fatalf("%s is %v, want up:\n%s", name, got, describe(s.m.Gossip()))
 		}
 	}
 	s.forget()

@@ -50,7 +50,7 @@ func TestInvalidConfigs(t *testing.T) {
 		cfg := membership.Config{Self: thisNode, Rand: rand.New(rand.NewPCG(1, 1))}
 		change(&cfg)
 		if _, err := membership.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("New: %v, want an error about %s", err, want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestWelcomes(t *testing.T) {
 	g := cluster(t, member("a", up), member("m", joining))
 	welcome := membership.Welcome{State: membership.StateOf(g)}
 	if s.recv("a", welcome); s.m.Member() {
-		t.Error("no request was sent")
+		t.Error("a welcome was accepted before any request was sent")
 	}
 	s.do(membership.JoinNode{Name: "a"})
 	s.recv("a", membership.Echo{Nr: 1})
@@ -219,8 +219,8 @@ func TestRemovedBeforeJoining(t *testing.T) {
 	s.wants("a Join of a removed node", membership.KindQuarantined, "x")
 }
 
-// The node that accepted a joining node crashed before it informed others, so they do not have the
-// joining node. It repeats its request until it is Up.
+// The node that accepted this node crashed before it informed the other members, so the other
+// members do not have this node in their state. This node repeats its join request until it is Up.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -369,7 +369,7 @@ func TestUpNumbers(t *testing.T) {
 	}
 	old, young := s.m.Gossip().Member(node("m")), s.m.Gossip().Member(node("o"))
 	if !old.OlderThan(young) || young.OlderThan(old) {
-		t.Error("m is older than o")
+		t.Errorf("m has the up number %d and o %d, want m to be older than o", old.UpNumber, young.UpNumber)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestLeaderWaitsForConvergence(t *testing.T) {
 	s.named("p", membership.Join{})
 	s.seen("a", "n")
 	if s.pass(20*time.Second, "a", "n", "p"); s.status(node("p")) != joining {
-		t.Errorf("p is %v although this node is not the leader", s.status(node("p")))
+		t.Errorf("p is %v although this node is not the leader, want joining", s.status(node("p")))
 	}
 }
 
@@ -435,7 +435,7 @@ func TestRemoval(t *testing.T) {
 	s.seen("n")
 	s.pass(time.Second, "n")
 	if s.status(node("o")) != 0 || !s.m.Gossip().Removed(node("o")) {
-		t.Errorf("a downed member that does not reply is %v", s.status(node("o")))
+		t.Errorf("a downed member that does not reply is %v, want removed", s.status(node("o")))
 	}
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("o")}) {
 		t.Errorf("the quarantined nodes are %v, want o", s.all.Quarantine)
@@ -459,7 +459,7 @@ func TestTombstonePruning(t *testing.T) {
 }
 
 // Two nodes have accepted two incarnations of a name independently. One incarnation is removed, and
-// neither becomes Up before.
+// neither becomes Up before the removal.
 func TestTwoIncarnationsAsMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n")

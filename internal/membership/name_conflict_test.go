@@ -181,7 +181,7 @@ func TestTwins(t *testing.T) {
 			one, other = second, first
 		}
 		if end := other.lives[len(other.lives)-1]; end.Reason != membership.NameTaken {
-			t.Errorf("seed %d: life events of the other process: %v", seed, other.lives)
+			t.Errorf("seed %d: life events of the other process: %v, want Stopped with NameTaken", seed, other.lives)
 		}
 		if n := countLife(first, membership.BecameUp) + countLife(second, membership.BecameUp); n > 1 {
 			if both++; !bad {

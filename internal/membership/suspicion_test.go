@@ -48,7 +48,7 @@ func (s *solo) asked() uint64 {
 			m, err := membership.DecodeMessage(sent.Data)
 			d, ok := m.(membership.LivenessQuery)
 			if err != nil || !ok {
-				s.t.Fatal(m, err)
+				s.t.Fatalf("the sent message was decoded to %v, %v, want a LivenessQuery", m, err)
 			}
 			return d.Nr
 		}

@@ -161,7 +161,7 @@ func (h *host) apply(e membership.Effects) {
 	for _, s := range e.Send {
 		h.w.send(h, s)
 	}
-	if h.w.checked { // otherwise there may be too many lines
+	if h.w.checked { // without checks there may be too many lines
 		h.lines = append(h.lines, e.Log...)
 		h.events = append(h.events, e.Events...)
 	}

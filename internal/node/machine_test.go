@@ -398,7 +398,7 @@ func TestLeaseOwnerDecides(t *testing.T) {
 	w.until("c is removed", func() bool { return len(a.View().Members) == 2 || a.Counters().Downing[splitbrain.WithoutLease] > 0 })
 	for nr, n := range []*simNode{a, b} {
 		if owner := w.leases["test-downing"]; n.up() != 2 || owner != b.self || n.Counters().Downing[splitbrain.Decided] != uint64(2*nr) {
-			t.Errorf("%v has %d members up and the decisions %[4]v; the lease is held by %[3]v", n.self, n.up(), owner, n.Counters().Downing)
+			t.Errorf("%v has %d members up and %d decisions, and %v holds the lease; want 2 members, %d decisions and %v", n.self, n.up(), n.Counters().Downing[splitbrain.Decided], owner, 2*nr, b.self)
 		}
 	}
 }
@@ -449,7 +449,7 @@ func TestDuplicateNames(t *testing.T) {
 
 // TestBrokerOutageWithCrash has a broker outage during which one node crashes. The other nodes lost
 // their links together, so they are the larger side whatever the crashed node has decided. With a
-// lease they end, because the crashed node may have held it.
+// lease the other nodes end, because the crashed node may have held the lease.
 func TestBrokerOutageWithCrash(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {
@@ -479,7 +479,7 @@ func TestBrokerOutageWithCrash(t *testing.T) {
 		ended := membership.Life{Kind: membership.Stopped, Reason: membership.WasDowned}
 		for _, b := range nodes[1:] {
 			if len(b.started) > 0 || b.Counters().Downing != nodes[0].Counters().Downing || !slices.Contains(b.life, ended) {
-				t.Errorf("%v started %v, with the decisions %v and the life events %v", b.self, b.started, b.Counters().Downing, b.life)
+				t.Errorf("%v started %v, with the decisions %v and the life events %v; want no instance, no further decision, and the end as downed", b.self, b.started, b.Counters().Downing, b.life)
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		m, err := singleton.DecodeMessage(b)
 		if err != nil {
 			if !errors.Is(err, singleton.ErrInvalid) {
-				t.Errorf("%v", err)
+				t.Errorf("DecodeMessage: %v, want ErrInvalid", err)
 			}
 			return
 		}

@@ -108,7 +108,7 @@ func TestValues(t *testing.T) {
 	for i, a := range different {
 		values := a.Values()
 		if !slices.IsSortedFunc(values, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
-			t.Errorf("values of %+v: %v", a, values)
+			t.Errorf("values of %+v: %v, want them sorted by key with downing first", a, values)
 		}
 		for _, b := range different[i+1:] {
 			if slices.Equal(values, b.Values()) {
@@ -118,6 +118,6 @@ func TestValues(t *testing.T) {
 	}
 	same := splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
 	if a, b := (splitbrain.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
-		t.Errorf("the values differ: %v, %v", a, b)
+		t.Errorf("the values of the zero value are %v, those of the explicit defaults %v; want equal values", a, b)
 	}
 }

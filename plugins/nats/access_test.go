@@ -116,20 +116,20 @@ func TestPermissions(t *testing.T) {
 	}
 	for range 2 {
 		if m := <-heard; m.From != mallory.Self() {
-			t.Errorf("bob received a message from %v", m.From)
+			t.Errorf("bob received a message from %v, want only messages from %v", m.From, mallory.Self())
 		}
 	}
 	if n := bob.Stats().Dropped[transport.DropForged]; n != 2 {
 		t.Errorf("%d forged frames were counted, want 2", n)
 	}
-	for impostor.Stats().Refused < 2 { // the client reports it on another goroutine
+	for impostor.Stats().Refused < 2 { // the client reports the refusals on another goroutine
 		runtime.Gosched()
 	}
 	if err := bob.Send(bobNode, transport.Data, kindEcho, nil); err != nil {
 		t.Error(err)
 	}
 	if m := <-heard; m.From != bobNode {
-		t.Errorf("bob received a message from %v", m.From)
+		t.Errorf("bob received a message from %v, want %v", m.From, bobNode)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestMutualTLS(t *testing.T) {
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			a := open(t, cfg, transport.Config{})
 			if err := a.Connected(); (err == nil) != test.works {
-				t.Errorf("Connected: %v", err)
+				t.Errorf("Connected: %v, want success: %t", err, test.works)
 			}
 			if test.works {
 				echo(t, a, a)
@@ -303,7 +303,7 @@ func TestWrongToken(t *testing.T) {
 	reports := connections(&tcfg)
 	a := open(t, cfg, tcfg)
 	if err := next(t, reports); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("the reported error is %v", err)
+		t.Errorf("the reported error is %v, want an error without the token", err)
 	}
 	if err := os.WriteFile(cfg.TokenFile, right, 0o600); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestWrongToken(t *testing.T) {
 	untilConnected(t, reports)
 	echo(t, a, a)
 	if s := log.String(); strings.Contains(s, "hunter2") || s == "" {
-		t.Errorf("the log is %s", s)
+		t.Errorf("the log is %q, want lines without the token", s)
 	}
 }
 

@@ -68,7 +68,7 @@ func echo(t *testing.T, from, to *transport.Transport) {
 			return
 		}
 		if err == nil || ctx.Err() != nil {
-			t.Fatalf("Request: %q, %v", got, err)
+			t.Fatalf("Request = %q, %v, want the payload of the request before the time-out", got, err)
 		}
 		runtime.Gosched()
 	}
@@ -174,7 +174,7 @@ func TestServerWithSmallMaxPayload(t *testing.T) {
 	b.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
 	large := strings.Repeat("x", 1<<20)
 	if got, err := b.Request(t.Context(), b.Self(), kindEcho, []byte(large)); string(got) != large || err != nil {
-		t.Errorf("Request in frames of 64 KiB returned %d bytes, %v", len(got), err)
+		t.Errorf("Request in frames of 64 KiB returned %d bytes, %v, want %d bytes", len(got), err, len(large))
 	}
 }
 
@@ -224,7 +224,7 @@ func TestConnectErrors(t *testing.T) {
 	} {
 		_, err := nats.Connect(nats.Config{Access: test.access, Cluster: "c", Self: node("a")})
 		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
+			t.Errorf("%s: %v, want ErrInvalid about %s", name, err, test.want)
 		}
 	}
 	_, err := nats.Connect(nats.Config{Cluster: "a.b", MaxFrame: 1})

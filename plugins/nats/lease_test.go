@@ -79,13 +79,13 @@ func TestLeasesAfterServerRestart(t *testing.T) {
 	short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer stop()
 	if _, err := store.Renew(short, "n", "a", revision); err == nil || errors.Is(err, lease.ErrConflict) {
-		t.Errorf("Renew without a server: %v", err)
+		t.Errorf("Renew without a server: %v, want an error other than ErrConflict", err)
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
 	other := openLeases(t, cfg)
 	defer func() { _ = other.Close() }()
 	if e, err := other.Get(ctx, "n"); err != nil || e != (lease.Entry{Owner: "a", Revision: revision}) {
-		t.Errorf("Get after the restart: %+v, %v", e, err)
+		t.Errorf("Get after the restart: %+v, %v, want owner a at revision %d", e, err, revision)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestLeasePermissions(t *testing.T) {
 		t.Error(err)
 	}
 	if e, err := store.Get(ctx, "n"); err != nil || e.Owner != "a" {
-		t.Errorf("Get = %+v, %v", e, err)
+		t.Errorf("Get = %+v, %v, want owner a", e, err)
 	}
 	if err := store.Delete(ctx, "n", revision); err != nil {
 		t.Error(err)

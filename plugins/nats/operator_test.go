@@ -76,7 +76,7 @@ func TestOperatorPermissions(t *testing.T) {
 	defer cancel()
 	for _, to := range []string{"bob", "", "bob", ""} {
 		if got, err := ops.Ask(ctx, to, []byte("?")); len(got) != 1<<20 || err != nil {
-			t.Errorf("Ask(%q) returned %d bytes, %v", to, len(got), err)
+			t.Errorf("Ask(%q) returned %d bytes, %v, want 1 MiB", to, len(got), err)
 		}
 	}
 
@@ -216,7 +216,7 @@ func TestAskWithoutServer(t *testing.T) {
 		_, err := ops.Ask(t.Context(), "", nil)
 		if errors.Is(err, transport.ErrDisconnected) {
 			if text := err.Error(); !strings.Contains(text, "not connected to "+url) || strings.Contains(text, "buffer") {
-				t.Error(text)
+				t.Errorf("Ask without a server: %s, want a text about the connection to %s", text, url)
 			}
 			break
 		}

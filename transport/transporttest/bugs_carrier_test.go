@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// double is a carrier with a bug. Nil fields leave it sound.
+// double is a carrier with a bug. A nil field leaves the method of the carrier unchanged.
 type double struct {
 	*inmem.Carrier
 
@@ -123,7 +123,7 @@ func carrierBugs() map[string]planted {
 			}
 		}},
 		"reads the frame later": {finds: []string{"CarrierBuffer"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
-			r.Receive(lane, from, make([]byte, len(frame))) // as if the sender had modified it
+			r.Receive(lane, from, make([]byte, len(frame))) // as if the sender had modified the frame
 		})},
 		"ignores the UID": {finds: []string{"CarrierIncarnations"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			return c.Send(lane, identity.Node{Name: to.Name}, frame)

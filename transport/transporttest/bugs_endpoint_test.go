@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/transport/transporttest"
 )
 
-// end is a transport with a bug. Nil fields leave it sound.
+// end is a transport with a bug. A nil field leaves the method of the transport unchanged.
 type end struct {
 	*transport.Transport
 

@@ -52,15 +52,15 @@ func TestServer(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	if u, failed := url.Parse(s.URL()); failed != nil || u.Hostname() != "127.0.0.1" {
-		t.Errorf("the server listens on %s, %v", s.URL(), failed)
+		t.Errorf("the server listens on %s, %v, want 127.0.0.1", s.URL(), failed)
 	}
 	info, err := os.Stat(s.TokenFile())
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the token file has mode %v, %v", info.Mode(), err)
+		t.Errorf("the token file has mode %v, %v, want 0600", info.Mode(), err)
 	}
 	if stranger, failed := natsgo.Connect(s.URL(), natsgo.Timeout(time.Minute)); !errors.Is(failed, natsgo.ErrAuthorization) {
 		stranger.Close()
-		t.Errorf("connect without the token: %v", failed)
+		t.Errorf("connect without the token: %v, want ErrAuthorization", failed)
 	}
 	token, err := os.ReadFile(s.TokenFile())
 	if err != nil {
@@ -127,7 +127,7 @@ func TestDirInUse(t *testing.T) {
 			_ = other.Close()
 		}
 		if !errors.Is(failed, embedded.ErrInUse) || !strings.Contains(failed.Error(), dir) {
-			t.Errorf("Start of a second server: %v, want ErrInUse", failed)
+			t.Errorf("Start of a second server: %v, want ErrInUse with the directory %s", failed, dir)
 		}
 	}
 	let := func(s *embedded.Server) {
@@ -153,7 +153,7 @@ func TestDirInUse(t *testing.T) {
 	defer func() { _ = again.Close() }()
 	let(again)
 	if info, err := os.Stat(again.TokenFile()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the token file is readable for others: %v, %v", info.Mode(), err)
+		t.Errorf("the token file has mode %v, %v, want 0600", info.Mode(), err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestInvalidToken(t *testing.T) {
 		}
 		s, err := embedded.Start(embedded.Config{Dir: dir})
 		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), file) {
-			t.Errorf("Start with the token file %.10q: %v", content, err)
+			t.Errorf("Start with the token file %.10q: %v, want success: %t", content, err, want)
 		}
 		if err == nil {
 			_ = s.Close()
