@@ -87,7 +87,7 @@ func TestDataCommand(t *testing.T) {
 	l.want("KEY     TYPE        DURABLE\ncart    ORSet[any]  no\nlabel   label       no\nvisits  PNCounter   yes\n", "keys", "--ask", "a")
 	l.want(`{"key":"old\n","deleted":true}`+"\n", "keys", "--ask", "b", "--json", "--deleted", "o")
 	l.want("KEY   TYPE        DURABLE\ncart  ORSet[any]  no\n", "keys", "--limit", "1", "--ask", "b")
-	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // c does not reply: other nodes are queried after a fifth of the timeout
+	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // c does not reply, so b queries other nodes after a fifth of the timeout
 	l.want(`{"node":"`+rs[1].Node().Self().String()+`","key":"label","type":"label","value":"label new"}`+"\n", "get", "--json", "--ask", "b", "label")
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
 		t.Errorf("get printed the cart %s, want an article with tea", out)
@@ -125,7 +125,7 @@ func TestDataCommand(t *testing.T) {
 		{[]string{"disk", "keys"}, "--dir"},
 	} {
 		status, _, stderr := l.data(c.args...)
-		for tries := 0; slices.Contains(c.args, "all") && !strings.Contains(stderr, c.want) && tries < 5; tries++ { // b was too busy to reply
+		for tries := 0; slices.Contains(c.args, "all") && !strings.Contains(stderr, c.want) && tries < 5; tries++ { // retry if b was too busy to reply
 			status, _, stderr = l.data(c.args...)
 		}
 		if status != 2 || !strings.Contains(stderr, c.want) {

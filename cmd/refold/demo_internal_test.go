@@ -39,7 +39,7 @@ func TestDemoCluster(t *testing.T) {
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
 		`node-c#[0-9a-f]+ is killed`,
-		`node-c (up|down), unreachable\n`, // on a busy machine the node may be down before the first node receives its unreachability
+		`node-c (up|down), unreachable\n`, // on a busy machine node-c may be down before the first node receives its unreachability
 		`node-a up, leads \| node-b up\n`,
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,

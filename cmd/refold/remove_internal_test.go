@@ -125,7 +125,7 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("FindData = %+v, error %v, want one history", found, err)
 	}
-	decide(t, state, "loan") // as a node does
+	decide(t, state, "loan") // writes to the journal as a node does
 	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {
 		t.Errorf("removal while a node writes: error %v, want ErrConflict", err)
 	}

@@ -109,7 +109,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(2, []string{"drain", "a"}, `no other responding node can host shards of "account": the others are drained, leaving, refused or proxies; commands for its \d+ shards would wait`)
 
 	l.region(b, j, "account", opts)
-	for began, moved := time.Now(), false; !moved; { // no shard moves while a member is unreachable, as may happen on a busy machine
+	for began, moved := time.Now(), false; !moved; { // retry: no shard moves while a member is unreachable, as may happen on a busy machine
 		moved = !strings.HasPrefix(l.wantShards(0, []string{"rebalance", "--wait"}, `^\d+ shards of account have moved\n`), "0 ")
 		if !moved && time.Since(began) > 3*time.Minute {
 			t.Fatal("timed out after 3m: rebalance has moved no shard")
@@ -124,7 +124,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
 	l.wantShards(2, []string{"drain", "b"}, `no other responding node can host shards of "account"`)
 	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
-	for i := range 20 { // a reaches the entities without hosting them
+	for i := range 20 { // node a reaches the entities without hosting them
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
 			t.Fatal(err)
 		}

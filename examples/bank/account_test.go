@@ -46,10 +46,10 @@ func TestDepositAndWithdraw(t *testing.T) {
 		want    string
 	}{
 		{Deposit{Amount: twd("100")}, "100.00"},
-		{Deposit{Amount: usd("10")}, "421.50"},   // 321.50
-		{Deposit{Amount: usd("0.01")}, "421.82"}, // 0.3215 is 0.32
+		{Deposit{Amount: usd("10")}, "421.50"},   // 10.00 USD are 321.50 TWD
+		{Deposit{Amount: usd("0.01")}, "421.82"}, // 0.3215 TWD are rounded to 0.32
 		{Withdraw{Amount: twd("21.82")}, "400.00"},
-		{Withdraw{Amount: usd("1")}, "367.85"}, // 32.15
+		{Withdraw{Amount: usd("1")}, "367.85"}, // 1.00 USD are 32.15 TWD
 		{Withdraw{Amount: twd("367.85")}, "0.00"},
 	} {
 		if got := do(t, b, "alice", c.command); got != (Receipt{Balance: twd(c.want)}) {
@@ -207,7 +207,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("transfer: got %+v, want transfer 1 and balance 94.00 USD", sent)
 	}
 	settled(t, b, "alice")
-	for i := range 150 { // enough for a snapshot
+	for i := range 150 { // more events than the snapshot interval
 		do(t, b, "alice", Deposit{Request: fmt.Sprint("r", i), Amount: usd("1")})
 	}
 	check := func() {
@@ -270,7 +270,7 @@ func TestBalanceLeavesRoomForRefunds(t *testing.T) {
 	open(t, b, "alice TWD", "bob USD")
 	most := money.New(math.MaxInt64, money.TWD)
 	do(t, b, "alice", Deposit{Amount: most})
-	do(t, b, "alice", Transfer{Amount: twd("10"), To: "bob"}) // waits for a rate
+	do(t, b, "alice", Transfer{Amount: twd("10"), To: "bob"}) // the transfer waits for a rate
 	refused(t, b, "alice", ErrOverflow, Deposit{Amount: twd("0.01")})
 	do(t, b, "alice", Withdraw{Amount: twd("0.01")})
 	do(t, b, "alice", Deposit{Amount: twd("0.01")})
@@ -284,7 +284,7 @@ func TestSnapshotIsComplete(t *testing.T) {
 	open(t, b, "alice TWD", "bob USD", "carol TWD")
 	do(t, b, "alice", Deposit{Amount: twd("1000")})
 	for i := range 90 {
-		to := []string{"bob", "carol", "nobody"}[i%3] // waits, arrives, is refunded
+		to := []string{"bob", "carol", "nobody"}[i%3] // the transfer to bob waits, to carol arrives, to nobody is refunded
 		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
 	}
 	await(t, b, "alice", "30 pending transfers", func(v View) bool { return len(v.Pending) == 30 })

@@ -149,7 +149,7 @@ func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bo
 		}
 	}()
 	seed := maphash.MakeSeed()
-	opening := make(map[string]chan struct{}) // for each account, the last line that opens it
+	opening := make(map[string]chan struct{}) // the channel of the last line that opens the account
 	for line, err := range lines {
 		bad, isBad := errors.AsType[*batch.LineError](err)
 		switch {

@@ -82,7 +82,7 @@ func (f forgery) write(t *testing.T) *bank {
 		w := journal.Write{ID: "account|" + id, Writer: "forger"}
 		for i, event := range f[id] {
 			record := journal.Event{SequenceNr: uint64(i + 1), Time: noon}
-			if event != nil { // else it is a fence
+			if event != nil { // a nil event stands for a fence
 				var err error
 				if record.Manifest, record.Payload, err = b.typ.Events.Encode(event); err != nil {
 					t.Fatal(err)

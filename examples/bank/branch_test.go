@@ -190,7 +190,7 @@ func (c *chain) until(name, id, subject string) {
 		if last = w.Body.String(); w.Code == http.StatusOK && strings.Contains(last, subject) {
 			return
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // advances the clock of the synctest bubble
 	}
 	c.Fatalf("timed out: %s does not show %s of %s, but %s", name, subject, id, last)
 }
@@ -313,7 +313,7 @@ func TestBranchEnds(t *testing.T) {
 				if r := c.audit("branch-2"); r.completed != 2*n || r.accounts != n {
 					c.Errorf("the audit found %d accounts, %d transfers completed; want %d and %d", r.accounts, r.completed, n, 2*n)
 				}
-				c.open("branch-1") // again
+				c.open("branch-1") // branch-1 joins again
 				c.until("branch-1", id(0), `"balance":"100.00"`)
 			})
 		})
@@ -328,7 +328,7 @@ func (c *chain) awaitNothingInFlight(name string) {
 		if report.inFlight+report.unconfirmed == 0 {
 			return
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // advances the clock of the synctest bubble
 	}
 	c.Fatal("timed out: some transfers are still in flight")
 }
@@ -351,7 +351,7 @@ func TestPausedBranch(t *testing.T) {
 			}
 			began := time.Now()
 			for known := false; !known; {
-				time.Sleep(10 * time.Millisecond) // of the bubble
+				time.Sleep(10 * time.Millisecond) // advances the clock of the synctest bubble
 				if _, known, err = region.Home(c.Context(), shard); err != nil || time.Since(began) > 2*time.Second {
 					c.Fatalf("shard %d has no home after %v, want one within 2s: error %v", shard, time.Since(began), err)
 				}
@@ -369,7 +369,7 @@ func TestBranchWithOtherStore(t *testing.T) {
 		if err := b.node.AwaitUp(c.Context()); err != nil {
 			c.Fatal(err)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // advances the clock of the synctest bubble
 		w := httptest.NewRecorder()
 		b.api().ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/ready", nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Options.State is ") {

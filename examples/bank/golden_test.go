@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 	for _, e := range append(events[:1:1], // an account with all kinds of data
 		Deposited{Cause{At: at, Request: "r-2"}, rates.Exchange{Original: usd("100"), Amount: usd("100")}},
 		TransferStarted{Cause{At: at, Request: "r-3"}, same, 1, "bob"}, events[7], events[8]) {
-		if e, ok := e.(Credited); ok { // in the currency of the account, without a conversion
+		if e, ok := e.(Credited); ok { // a credit in the currency of the account, without a conversion
 			e.Exchange = same
 			state.apply(e)
 			continue

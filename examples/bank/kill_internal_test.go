@@ -205,7 +205,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	cmd := exec.Command(k.program, args...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if _, err := cmd.StdinPipe(); err != nil { // open until the program ends: see beTheBank
+	if _, err := cmd.StdinPipe(); err != nil { // the pipe stays open until the program ends: see beTheBank
 		t.Fatal(err)
 	}
 	// Opened for reading and writing, so that neither side waits for the other.
@@ -295,9 +295,9 @@ func (k *killing) check(t *testing.T, address string) {
 
 // ledger summarizes a journal.
 type ledger struct {
-	requests map[string]int      // number of executions of each
-	balances map[string]string   // of each account
-	events   map[string][]string // of each account, without the parts that differ between runs
+	requests map[string]int      // number of executions by request ID
+	balances map[string]string   // balances by account
+	events   map[string][]string // events by account, without the parts that differ between runs
 }
 
 // readLedger reads a journal without the code of Account.

@@ -29,10 +29,10 @@ type logRecord struct {
 	Event   string    `json:"event"`
 	Account string    `json:"account"`
 	Line    uint64    `json:"line,omitempty"`    // line number in the file; for "line" only
-	Outcome string    `json:"outcome,omitempty"` // of a line or a settled transfer
+	Outcome string    `json:"outcome,omitempty"` // outcome of a line or of a settled transfer
 	Code    string    `json:"code,omitempty"`    // the code of a refused line
-	Number  uint64    `json:"number,omitempty"`  // of the event, or of the last recovered one
-	Error   string    `json:"error,omitempty"`   // of a failed recovery
+	Number  uint64    `json:"number,omitempty"`  // number of the event, or of the last recovered event
+	Error   string    `json:"error,omitempty"`   // error of a failed recovery
 }
 
 func openLog(path string) (*eventLog, error) {

@@ -81,7 +81,7 @@ func leaveOut(numbers []uint64) func(uint64, Event) []Event {
 
 type glimpse struct {
 	view   View
-	number uint64 // of the last applied event
+	number uint64 // number of the last applied event
 }
 
 // lookup replays an account from the journal, without starting it.

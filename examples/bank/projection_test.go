@@ -71,7 +71,7 @@ func TestProject(t *testing.T) {
 	if got := table(t, dsn); got != want {
 		t.Errorf("with more events and workers the table has\n%s\nwant\n%s", got, want)
 	}
-	must(t, exitOK, "project", "--once", "--journal", dsn) // nothing is new
+	must(t, exitOK, "project", "--once", "--journal", dsn) // there is no new event
 	must(t, exitOK, "project", "--once", "--rebuild", "--journal", dsn)
 	if got := table(t, dsn); got != want {
 		t.Errorf("after the rebuild the table has\n%s\nwant\n%s", got, want)
@@ -140,7 +140,7 @@ func TestProjectWhileBankRuns(t *testing.T) {
 			result <- run(ctx, []string{"project", "--journal", dsn, "--workers", "2"}, strings.NewReader(""), out, io.Discard)
 		}()
 		must(t, exitOK, "apply", generatedFile(t, seed), "--journal", dsn)
-		<-out // started
+		<-out // project has printed that it runs
 		interrupt()
 		if code := <-result; code != exitOK {
 			t.Errorf("interrupted project: exit code %d, want %d", code, exitOK)

@@ -36,7 +36,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 	}
 	defer func() {
 		for _, l := range listeners {
-			_ = l.Close() // its server closes it first
+			_ = l.Close() // the HTTP server closes the listener first
 		}
 	}()
 	r, stopRates, err := app.rates()

@@ -91,7 +91,7 @@ func TestServeOnNodes(t *testing.T) {
 		return ""
 	}
 	call := newCaller(2 * time.Minute)
-	must := func(method, url, body, want string) { // a request that can be made again
+	must := func(method, url, body, want string) { // must sends a request that may be repeated
 		t.Helper()
 		status, answer, err := call.do(t.Context(), method, url, body)
 		for patience := time.Now().Add(5 * time.Minute); (err != nil || status >= http.StatusInternalServerError) && time.Now().Before(patience); {
@@ -124,7 +124,7 @@ func TestServeOnNodes(t *testing.T) {
 	for i := range 9 {
 		must(http.MethodGet, urls[i%2]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
-	for { // a downed member stays until all others have seen it
+	for { // a downed member stays in the view until all other members have seen its status
 		known, err := call.branchAt(t.Context(), urls[0])
 		if err == nil && len(known.Members) == 2 && known.Coordinator != "" {
 			break

@@ -79,7 +79,7 @@ func (s *soak) inject(f fault) {
 	case longPause:
 		p.signal(r, syscall.SIGSTOP)
 		p.until("the other nodes have downed the paused node", []string{victim}, func() bool { return p.agree(others...) })
-		sleep(s.Context(), s.upTo(10*time.Second)) // the others take over its accounts
+		sleep(s.Context(), s.upTo(10*time.Second)) // the other processes take over its accounts
 		p.signal(r, syscall.SIGCONT)
 		<-r.dead
 	case drain:

@@ -46,7 +46,7 @@ type tellers struct {
 type doubt struct {
 	request string
 	op      porcupine.Operation
-	credit  *porcupine.Operation // of a transfer
+	credit  *porcupine.Operation // the credit of a transfer
 }
 
 // teller is one of the clients.

@@ -26,15 +26,15 @@ type soak struct {
 	// The lines of a file are spread over this time.
 	time   time.Duration
 	lines  killing
-	faults []fault // injected once each, in order; if empty, random faults until all lines are done
+	faults []fault // each fault is injected once, in order; if empty, random faults until all lines are done
 	stable time.Duration
 	// tellers are clients that share some accounts with each other.
 	tellers, shared int
 
 	state   string
-	random  *rand.Rand // of the test's own goroutine
+	random  *rand.Rand // only the goroutine of the test uses it
 	servers *processes
-	address string // of the journal
+	address string // address of the journal
 }
 
 // Three processes share a journal in PostgreSQL and a NATS server. In spite of faults of the

@@ -88,7 +88,7 @@ func TestCreditCountsOnce(t *testing.T) {
 	stopBank(t, b)
 	b = startBank(t, s, testRates)
 	do(t, b, "bob", credit("alice", 2, 1, usd("5")))
-	do(t, b, "bob", credit("alice", 3, 4, usd("5"))) // no sender waits for it
+	do(t, b, "bob", credit("alice", 3, 4, usd("5"))) // no sender waits for this credit
 	balance(t, b, "bob", usd("20"))
 	do(t, b, "bob", credit("alice", 1, 1, usd("5")))
 	balance(t, b, "bob", usd("20"))

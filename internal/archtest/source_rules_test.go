@@ -65,7 +65,7 @@ func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if len(p.GoFiles) == 0 {
-			continue // tests only
+			continue // the package has only tests
 		}
 		documented := slices.ContainsFunc(p.GoFiles, func(name string) bool {
 			_, f := parse(t, filepath.Join(p.Dir, name))

@@ -20,8 +20,7 @@
 // root of the module. Test is the rest of a go test command: the package, -run with the tests that
 // must fail, and further flags such as -race. Old is a piece of the package's code, and new
 // replaces that piece. New may be empty. A mutant may have several pairs of old and new; each pair
-// changes
-// another piece.
+// changes another piece.
 //
 // # How a piece is found
 //

@@ -474,7 +474,7 @@ type write struct {
 	datum *datum
 	by    *replicator
 	do    action
-	id    string // of an element, or of a key of a map
+	id    string // ID of an element, or key of a map
 	n     int64  // the increment, or the written number
 	sum   uint64 // the node's count in the counter at that time, including taken over counts
 	level replication.Level

@@ -36,9 +36,9 @@ type Singleton struct {
 
 // Plan is the configuration of a simulation.
 type Plan struct {
-	Names      []string // of the initial nodes
+	Names      []string // names of the initial nodes
 	Seeds      []string
-	Config     node.Config // without the fields that differ between nodes
+	Config     node.Config // the configuration of all nodes, without the fields that differ between nodes
 	Singletons []Singleton
 	// LeaseTimeout is the timeout of the lease store, LeaseCall that of a node's call.
 	LeaseTimeout, LeaseCall time.Duration

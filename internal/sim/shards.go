@@ -329,7 +329,7 @@ func (s *shardNode) restart() {
 // late. It does not delay the link from the coordinator. It returns the time until the node leaves.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	coord, known := s.m.Coordinator()
-	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
+	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // the coordinator of the leaving node would wait for the store
 		return 0
 	}
 	name, by := s.h.p.Node().Name, d.between(100*time.Millisecond, 700*time.Millisecond)

@@ -385,7 +385,7 @@ type entity struct {
 	loaded      bool
 	writing     bool
 	onPath      bool
-	touched     bool // by the path
+	touched     bool // a path has passed a command to the entity since the last takeTouched
 	passivating bool // asked to stop if idle, and has not replied
 	stop        bool // stops when the mailbox is empty
 	killed      bool

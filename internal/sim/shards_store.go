@@ -309,7 +309,7 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 			r.last = edition{}
 		}
 	case !claim && r.results(edition{c.Term, c.Rev}, c):
-	case now.term < r.last.term: // in flight when the next term began
+	case now.term < r.last.term: // the change was in flight when the next term began
 	default:
 		at.h.violate("state-is-stored", "in term %d a change of revision %d is acknowledged, but the last acknowledged revision is %d in term %d", c.Term, c.Rev, r.last.rev, r.last.term)
 	}

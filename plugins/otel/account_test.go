@@ -59,7 +59,7 @@ type Account struct {
 	Transfers delivery.Outbox[Credit]
 	Credits   delivery.Inbox
 
-	unconfirmed bool `refold:"-"` // confirmations of transfers are ignored
+	unconfirmed bool `refold:"-"` // if true, the account ignores confirmations of transfers
 }
 
 func (a *Account) balance() int { return a.Balance }

@@ -63,7 +63,7 @@ func (r *tracer) wait(name string) {
 
 // tree formats the spans of a trace as a tree, with some of their attributes.
 func (r *tracer) tree(id trace.TraceID, show ...attribute.Key) string {
-	children := make(map[trace.SpanID][]string) // of lines, below their parents
+	children := make(map[trace.SpanID][]string) // formatted lines by parent span
 	spans := make(map[string]trace.SpanID)
 	for i, s := range r.exporter.GetSpans() {
 		if s.SpanContext.TraceID() != id {
@@ -179,7 +179,7 @@ func testTraceAcrossDeliveries(t *testing.T, snapshots snapshot.Store) {
 	b = open(false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 1})
 	for d := range durable {
-		if d == "account|1 4" { // the confirmation
+		if d == "account|1 4" { // the event of the confirmation
 			break
 		}
 	}

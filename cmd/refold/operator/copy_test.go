@@ -68,7 +68,7 @@ func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
 	for i := range n {
 		id := fmt.Sprintf("account|%05d", i)
 		total := uint64(1 + rng.IntN(30))
-		if i == 11 { // more than a page of a replay
+		if i == 11 { // more records than a page of a replay
 			total += 1500
 		}
 		for nr, writer := uint64(0), 0; nr < total; writer++ {
@@ -253,7 +253,7 @@ func TestCopyInterruptedAtEachStep(t *testing.T) {
 // faultyTarget returns an error for one of the steps that change the target, and for all later
 // steps.
 type faultyTarget struct {
-	step  int64 // from 0
+	step  int64 // number of the failing step, from 0
 	done  bool  // the step takes effect although it returns an error
 	steps atomic.Int64
 }
@@ -399,7 +399,7 @@ func TestCopyOfSourceInUse(t *testing.T) {
 		}
 		record(t, from, "a", "w", good(2)...)
 		drop(t, from, "a", 9)
-		drop(t, from, "b", 5) // as retention does
+		drop(t, from, "b", 5) // deletes the records up to 5, as retention does
 		keep(t, from, "b", 9, "later state")
 		if err := from.Snapshots.Delete(t.Context(), "b", snapshot.Criteria{MaxSequenceNr: 4}); err != nil {
 			t.Error(err)

@@ -276,10 +276,10 @@ type durableStat struct {
 	Dir        string `json:"dir"`
 	Keys       int    `json:"keys"`
 	Deleted    int    `json:"deleted"`
-	Unknown    int    `json:"unknown"`  // of unknown types
-	Problems   int    `json:"problems"` // unreadable records
-	Bytes      int64  `json:"bytes"`    // of keys and records
-	Disk       int64  `json:"disk"`     // of the files
+	Unknown    int    `json:"unknown"`  // number of keys of unknown types
+	Problems   int    `json:"problems"` // number of unreadable records
+	Bytes      int64  `json:"bytes"`    // size of keys and records
+	Disk       int64  `json:"disk"`     // size of the files
 	Largest    string `json:"largest,omitempty"`
 	Most       int    `json:"largest_bytes,omitempty"`
 }

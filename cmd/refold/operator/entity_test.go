@@ -16,7 +16,7 @@ import (
 
 // attached is a part that reports its attachment.
 type attached struct {
-	hosting.Part // the methods that are not called
+	hosting.Part // has the methods that the test does not call
 	hosting.NeedsPart
 
 	attach func(id, field string) error

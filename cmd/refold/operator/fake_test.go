@@ -15,12 +15,12 @@ import (
 
 // fakeJournal is a journal with invalid contents.
 type fakeJournal struct {
-	journal.Journal // the methods that are not called
+	journal.Journal // has the methods that the tests do not call
 
 	records map[string][]journal.Event
-	highest map[string]uint64 // defaults to the last record
-	after   map[string]uint64 // the highest number from the second call on
-	errs    map[string]error  // yielded after the records
+	highest map[string]uint64 // highest number of an ID; defaults to the number of the last record
+	after   map[string]uint64 // highest number that the second and all later calls return
+	errs    map[string]error  // errors that Replay yields after the records
 	listErr error
 	asked   map[string]bool
 }
@@ -70,7 +70,7 @@ func (j *fakeJournal) Replay(_ context.Context, id string, _, _ uint64) iter.Seq
 
 // fakeSnapshots is a snapshot store with invalid contents.
 type fakeSnapshots struct {
-	snapshot.Store // the methods that are not called
+	snapshot.Store // has the methods that the tests do not call
 
 	stored  []snapshot.Snapshot // the highest number first
 	loadErr map[uint64]error

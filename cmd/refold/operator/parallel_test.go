@@ -42,7 +42,7 @@ func TestInOrder(t *testing.T) {
 		}
 		switch id {
 		case "00000":
-			<-first // until later IDs have finished
+			<-first // the first ID waits until later IDs have finished
 		case "00100":
 			close(first)
 		}

@@ -72,7 +72,7 @@ func TestDirectoryWithoutJournal(t *testing.T) {
 
 func TestJournalInUse(t *testing.T) {
 	t.Parallel()
-	f := bank(t) // open for writing
+	f := bank(t) // the journal stays open for writing
 	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitFailed, leveldb.ErrInUse.Error())
 }
 

@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		t.Helper()
 		t.Parallel()
-		dir := "./bank-data" // which does not exist
+		dir := "./bank-data" // a directory that does not exist
 		target := filepath.Join(t.TempDir(), "target")
 		var entities []operator.Linked
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

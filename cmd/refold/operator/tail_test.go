@@ -24,7 +24,7 @@ type queried struct {
 
 	mu     sync.Mutex
 	events []journal.Envelope
-	faults []error       // errors of the next queries; nil is no error
+	faults []error       // errors of the next queries; nil means that the query succeeds
 	added  chan struct{} // closed and replaced when an event is added
 
 	waiting chan struct{} // signaled when a reader starts to wait

@@ -45,7 +45,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 	state := []byte{0x80}
 	for name, c := range map[string]struct {
 		records   []journal.Event
-		highest   uint64 // 0 for the number of the last record
+		highest   uint64 // 0 stands for the number of the last record
 		after     uint64
 		err       error
 		snapshots *fakeSnapshots

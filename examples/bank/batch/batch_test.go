@@ -214,7 +214,7 @@ func TestConfluentFiles(t *testing.T) {
 				accounts[l.Account] = &account{currency: l.Currency}
 				continue
 			case a == nil || a.closed || l.Command == batch.Open:
-				continue // always refused
+				continue // the account always refuses this line
 			}
 			switch l.Command {
 			case batch.Deposit:
@@ -223,7 +223,7 @@ func TestConfluentFiles(t *testing.T) {
 				}
 			case batch.Withdraw, batch.Transfer:
 				if l.Amount.Minor() <= 0 || l.Amount.Minor() == 9_000_000_000_000_000 || l.To == l.Account {
-					continue // always refused
+					continue // the account always refuses this line
 				}
 				if a.sure -= l.Amount.Minor(); a.sure < 0 || l.Currency != a.currency {
 					t.Fatalf("seed %d: line %d may exceed the balance", seed, l.Number)

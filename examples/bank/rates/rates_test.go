@@ -140,7 +140,7 @@ func TestFileChanges(t *testing.T) {
 		check("30")
 		write(t, path, 2, one("31.5"))
 		check("31.5")
-		write(t, path, 3, `{"rates": [`) // half written
+		write(t, path, 3, `{"rates": [`) // a file that is only partly written
 		check("31.5")
 		if !strings.Contains(log.String(), "keeping the last valid rates") {
 			t.Errorf("the log of an invalid file is %s, want \"keeping the last valid rates\"", log.String())

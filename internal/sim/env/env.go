@@ -39,7 +39,7 @@ type Env struct {
 	now      time.Duration
 	queue    queue
 	hash     uint64
-	dataRand *rand.Rand // for frames on all lanes except Control, so that they do not change the random decisions for Control
+	dataRand *rand.Rand // dataRand is used for frames on all lanes except Control, so that these frames do not change the random decisions for Control
 
 	places  map[string]*Place
 	byUID   map[uint64]*Process

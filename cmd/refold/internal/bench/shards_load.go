@@ -31,8 +31,8 @@ const (
 type load struct {
 	region  *sharding.Region[counter]
 	ids     []string
-	acked   []atomic.Int64 // of each entity
-	unknown []atomic.Int64 // with an unknown outcome
+	acked   []atomic.Int64 // acknowledged asks that persist an event, by entity
+	unknown []atomic.Int64 // asks with an unknown outcome, by entity
 
 	stop  func()
 	ended sync.WaitGroup // the loop and all asks

@@ -61,14 +61,14 @@ type server struct {
 	log        *slog.Logger
 	setup      *setup
 	node       *cluster.Node
-	conn       *natsgo.Conn // of the plain client, nil before its first use
+	conn       *natsgo.Conn // connection of the plain client; nil before its first use
 	replicator *ddata.Replicator
 	after      []func() error // clean-up functions, run in reverse order
 
 	rt     *eventsourcing.Runtime
 	region *sharding.Region[counter]
 	load   *load                                   // the latest one
-	local  *local                                  // not in the cluster
+	local  *local                                  // a host of counters outside the cluster
 	homes  map[string][]eventsourcing.Ref[counter] // by wayHere, wayThere and wayHost
 
 	watching sync.WaitGroup

@@ -69,7 +69,7 @@ func withWorkers(ctx context.Context, command []string, stderr io.Writer, f func
 func (w *worker) wait() {
 	patience := time.AfterFunc(nodePatience, func() { _ = w.cmd.Process.Kill() })
 	defer patience.Stop()
-	_ = w.cmd.Wait() // its error was part of a result
+	_ = w.cmd.Wait() // a result has already reported its error
 }
 
 // start starts a process without a node.
@@ -174,12 +174,12 @@ func (w *workers) equal(ctx context.Context) (digest string, err error) {
 // The orders of the parent process.
 const (
 	orderJoin    = "join"    // the cluster, and start the replicator or the region
-	orderAwait   = "await"   // until there are Count nodes, replicas or regions
+	orderAwait   = "await"   // wait until there are Count nodes, replicas or regions
 	orderDown    = "down"    // wait until the node with the name is Down
 	orderSeen    = "seen"    // return the node's observations about others
 	orderView    = "view"    // return the node's view of the cluster
 	orderCPU     = "cpu"     // return the processor time of the process
-	orderPrepare = "prepare" // for the end of all nodes
+	orderPrepare = "prepare" // prepare for the end of all nodes
 	orderLeave   = "leave"   // the cluster
 	orderAnswer  = "answer"  // raw requests of the plain client
 	orderRaw     = "raw"     // send raw requests, for a time

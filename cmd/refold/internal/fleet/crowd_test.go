@@ -33,7 +33,7 @@ type crowd struct {
 	resting bool
 	last    uint64
 	open    map[uint64]*asked
-	answers map[uint64]*answer // to requests without a client
+	answers map[uint64]*answer // answers to requests that no client has sent
 	acked   int                // acknowledged changes
 	why     map[string]int     // the number of each error
 
@@ -162,7 +162,7 @@ func (c *crowd) take(a *answer) {
 	}
 	c.settle(o, a.Error == "", a.Unknown)
 	if a.Error != "" {
-		_, why, _ := strings.Cut(a.Error, `": `) // after the key
+		_, why, _ := strings.Cut(a.Error, `": `) // the cause follows the key
 		c.why[why]++
 	}
 	c.work(o.client)
@@ -294,7 +294,7 @@ func (c *crowd) show(names []string, key string, into any) {
 		}
 	}
 	if values[0] == "null" {
-		return // no write so far
+		return // no client has written the key so far
 	}
 	if err := json.Unmarshal([]byte(values[0]), into); err != nil {
 		c.s.t.Fatalf("%s: decode the value: %v", key, err)

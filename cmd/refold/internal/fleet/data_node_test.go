@@ -117,7 +117,7 @@ type request struct {
 	ID   uint64
 	Do   operation
 	Key  string
-	Name string // of an element or a map key
+	Name string // name of an element, or key of a map
 	N    int64
 	// Local uses the consistency level of the local node only.
 	Local   bool

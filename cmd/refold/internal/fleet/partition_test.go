@@ -45,7 +45,7 @@ func TestPartition(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		settings    downing.Settings
-		left, right []string // connected to one server and the other
+		left, right []string // nodes connected to the first server, and nodes connected to the second one
 		split       split
 		survivors   []string
 		soak        bool

@@ -60,13 +60,13 @@ type scene struct {
 	ended map[string]string
 	gone  map[string]bool
 	spans []span
-	crowd *crowd // the clients of the data, nil without
+	crowd *crowd // the clients of the data; nil if there is no data
 }
 
 // span is a period in which an instance of the singleton ran.
 type span struct {
 	node     identity.Node
-	from, to time.Time // to is zero while it runs
+	from, to time.Time // to is zero while the instance runs
 }
 
 // logs collects the logs of the processes, for a test that fails.
