@@ -77,27 +77,27 @@ func TestAsk(t *testing.T) {
 		return adminrpc.Ask[reply](t.Context(), c, "a", command, request{Service: "shelf", Command: command})
 	}
 	if r, err := ask("list"); err != nil || !slices.Equal(r.Books, []int{7}) {
-		t.Errorf("reply to list: %v, %v", r, err)
+		t.Errorf("the reply to list is %v, %v, want book 7", r, err)
 	}
 	r, err := ask("empty")
 	var failed *adminrpc.Error
 	if !errors.Is(err, errEmpty) || errors.Is(err, errMissing) || !errors.As(err, &failed) || failed.Text != "look: shelf: it is empty" {
-		t.Errorf("error of the service: %v", err)
+		t.Errorf("Ask returned %v, want errEmpty", err)
 	}
 	if r.Node != "" || r.More || len(r.Books) != 1 {
-		t.Errorf("reply with an error: %+v", r)
+		t.Errorf("the reply with an error is %+v, want its books without the node and More", r)
 	}
 	if _, err := ask("missing"); !errors.Is(err, errMissing) {
-		t.Errorf("node without the service: %v", err)
+		t.Errorf("Ask of a node without the service: %v, want errMissing", err)
 	}
 	if _, err := ask("other"); err == nil || err.Error() != "shelf: other: the node reports: unknown command" {
-		t.Errorf("unknown error: %v", err)
+		t.Errorf("Ask with an unknown error: %v, want the text of the node", err)
 	}
 	if _, err := ask("long"); len(err.Error()) > 5000 {
-		t.Errorf("the error has %d bytes", len(err.Error()))
+		t.Errorf("the error has %d bytes, want at most 5000", len(err.Error()))
 	}
 	if _, err := adminrpc.Ask[reply](t.Context(), c, "a", "broken", "no object"); err == nil || errors.Is(err, errMissing) {
-		t.Errorf("request that cannot be decoded: %v", err)
+		t.Errorf("Ask with a request that cannot be decoded: %v, want an error", err)
 	}
 }
 
@@ -116,13 +116,13 @@ func TestPages(t *testing.T) {
 		r.After = reply.Books[0]
 	}
 	if !slices.Equal(got, []int{1, 2, 3, 4}) || !slices.Equal(n.asked, []string{"", "b", "b", "b"}) {
-		t.Errorf("elements %v from nodes %q", got, n.asked)
+		t.Errorf("got the elements %v from the nodes %q, want 1 to 4 from any node and then b", got, n.asked)
 	}
 	var failed error
 	for _, err := range adminrpc.Pages[request, reply](t.Context(), c, "", "list", &request{}) {
 		failed = err
 	}
 	if failed == nil || !strings.Contains(failed.Error(), "empty page") {
-		t.Errorf("list without an end: %v", failed)
+		t.Errorf("a list without an end: %v, want an error about the empty page", failed)
 	}
 }

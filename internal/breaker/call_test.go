@@ -132,7 +132,7 @@ func TestConfigErrorNamesEachField(t *testing.T) {
 	err := breaker.Config{MaxFailures: -1}.Validate(errBad, "GuardConfig")
 	for _, field := range []string{"GuardConfig.MaxFailures", "GuardConfig.CallTimeout", "GuardConfig.ResetTimeout"} {
 		if !errors.Is(err, errBad) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%v does not name %s", err, field)
+			t.Errorf("the error is %v, want one that names %s", err, field)
 		}
 	}
 }

@@ -153,7 +153,7 @@ func (b *aggregate) persist(op *engine.Op, names []string, async bool) bool {
 	return true
 }
 
-// caller waits for the answer to a message, like a real one.
+// caller is an engine.Caller that waits for the answer to a message.
 type caller struct {
 	env   engine.Envelope
 	name  string

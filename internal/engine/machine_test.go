@@ -79,11 +79,11 @@ func TestSnapshotTimes(t *testing.T) {
 	m.Step(now, engine.Input{Kind: engine.Stored, N: 1}, out)
 	want := []engine.State{{SequenceNr: 7, Time: last}, {SequenceNr: 8, Time: now}}
 	if len(out.Save) != len(want) {
-		t.Fatalf("%d snapshots, want %d", len(out.Save), len(want))
+		t.Fatalf("the machine requested %d snapshots, want %d", len(out.Save), len(want))
 	}
 	for i, s := range out.Save {
 		if s.SequenceNr != want[i].SequenceNr || !s.Time.Equal(want[i].Time) {
-			t.Errorf("a snapshot at %d of %v, want %d of %v", s.SequenceNr, s.Time, want[i].SequenceNr, want[i].Time)
+			t.Errorf("snapshot %d has the time %v, want snapshot %d with the time %v", s.SequenceNr, s.Time, want[i].SequenceNr, want[i].Time)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestJitter(t *testing.T) {
 		seen[out.Wake] = true
 	}
 	if len(seen) < 50 {
-		t.Errorf("100 entities have only %d different pauses", len(seen))
+		t.Errorf("100 entities have %d different pauses, want at least 50", len(seen))
 	}
 }
 
@@ -158,8 +158,8 @@ func TestStaleInputs(t *testing.T) {
 }
 
 // TestStashedMessagesKeepTheirOrder checks that stashed messages are decided a few at a time, so
-// that a long stash does not occupy a worker. A message that arrives in between is decided after
-// them.
+// that a long stash does not occupy a worker. A message that arrives before all of them are decided
+// is decided last.
 func TestStashedMessagesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	const waiting = 1000
@@ -182,7 +182,7 @@ func TestStashedMessagesKeepTheirOrder(t *testing.T) {
 	}
 	m.Step(now, engine.Input{Kind: engine.Recovered}, &out)
 	if !out.More {
-		t.Fatalf("all %d messages were decided in one step", len(decided))
+		t.Fatalf("one step decided all %d messages, want several steps", len(decided))
 	}
 	for out.More {
 		out.Reset()

@@ -39,8 +39,8 @@ func (f fate) error() string {
 	}
 }
 
-// reference is an entity without pipelining: it completes each command before the next one and the
-// outcome of each write is known at once. It is slow, simple and correct by inspection.
+// reference is an entity without pipelining: it completes each command before the next one, and it
+// receives the outcome of each write immediately. It is slow, simple and correct by inspection.
 type reference struct {
 	fates   map[string]fate // by the first event of a unit
 	signals map[string][]act

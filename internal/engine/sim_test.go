@@ -33,7 +33,7 @@ type simulation struct {
 	late     []lateWrites
 	writers  int
 
-	// The faults that the profile of the run permits.
+	// The profile of the run permits these faults.
 	chaos      bool // crashes, two machines at once, callers that leave
 	async      bool // some units are asynchronous
 	staleReads bool // two machines at once: reads may be stale
@@ -406,8 +406,8 @@ func (s *simulation) fate(u *engine.Step, followers ...[]*engine.Step) fate {
 	return f
 }
 
-// wholeMayLand reports whether units may be stored together with the unit before them without an
-// effect on the answers.
+// wholeMayLand reports whether units may be stored together with the preceding unit without a
+// change of the answers.
 func (s *simulation) wholeMayLand(units []*engine.Step) bool {
 	return !slices.ContainsFunc(units, func(u *engine.Step) bool {
 		return s.fates[first(u)] != fateStored || !s.plain[commandOf(first(u))]

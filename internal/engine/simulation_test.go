@@ -100,7 +100,7 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 	}
 	for _, k := range wanted {
 		if hits[k] == 0 && failed == 0 {
-			t.Errorf("no seed reached: %s", k)
+			t.Errorf("no seed covered %q, want at least one", k)
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(hits)) {
@@ -109,8 +109,8 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 }
 
 // TestLikeReference compares a machine with a reference that handles one command after the other.
-// The machine may be pipelined, and its journal fails. The same commands must cause the same
-// replies, callbacks, requests and events.
+// The machine may be pipelined, and its journal fails at random. The same commands must cause the
+// same replies, callbacks, requests and events in both.
 func TestLikeReference(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {

@@ -20,7 +20,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	var errs fielderror.Errors
 	if err := errs.Err(errCore); err != nil {
-		t.Errorf("Err without errors: %v", err)
+		t.Errorf("Err without errors: %v, want nil", err)
 	}
 	errs.Addf("Config.Size", "is %d, it must be at least 1", 0)
 	errs.Add("Config.Name", nil)
@@ -31,7 +31,7 @@ func TestErrors(t *testing.T) {
 	}
 	var field *fielderror.Error
 	if !errors.Is(err, errCore) || !errors.Is(err, io.EOF) || !errors.As(err, &field) || field.Field != "Config.Size" {
-		t.Errorf("%v does not match its kind and its errors", err)
+		t.Errorf("the error %v does not match its kind and its errors", err)
 	}
 }
 
@@ -48,9 +48,9 @@ func TestRename(t *testing.T) {
 		t.Errorf("the error is %q, want %q", err, want)
 	}
 	if !errors.Is(err, errShell) || errors.Is(err, errCore) || !errors.Is(err, io.EOF) {
-		t.Errorf("%v matches other errors than its own", err)
+		t.Errorf("the renamed error %v does not match errShell and io.EOF, or matches errCore", err)
 	}
 	if err := fielderror.Rename(errShell, nil, "a", "b"); err != nil {
-		t.Errorf("Rename of nil = %v", err)
+		t.Errorf("Rename of nil = %v, want nil", err)
 	}
 }

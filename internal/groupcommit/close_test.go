@@ -139,7 +139,7 @@ func TestWriterCloseEndsWithItsContext(t *testing.T) {
 				expect(t, "outcomes", log.take(), []string{"b@0", "b@1", "c@0"})
 				wantClosed(t, log, "b@0", "b@1", "c@0")
 				if stuck.ctx.Err() == nil {
-					t.Error("the call in flight was not canceled")
+					t.Error("the context of the call in flight was not canceled")
 				}
 
 				b.submit(t, w) // answered although a call is stuck

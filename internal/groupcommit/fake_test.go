@@ -85,7 +85,7 @@ type entity struct {
 	room   func() // called instead of recording the call
 }
 
-// ledger is the outcomes of all entities of a test, in order.
+// ledger contains the outcomes of all entities of a test, in order.
 type ledger struct {
 	mu      sync.Mutex
 	entries []string

@@ -39,7 +39,7 @@ func TestWriterRejectsInvalidWrites(t *testing.T) {
 				bad := a.write("x")
 				c.spoil(&bad.Write)
 				if !w.Submit(bad) {
-					t.Fatal("no room")
+					t.Fatal("Submit returned false, want true")
 				}
 				a.submit(t, w)
 				b.submit(t, w)
@@ -82,7 +82,7 @@ func TestWriterSkipsARejectedWriteAfterAFailure(t *testing.T) {
 		bad := a.write("x")
 		bad.Write.Events = nil
 		if !w.Submit(bad) {
-			t.Fatal("no room")
+			t.Fatal("Submit returned false, want true")
 		}
 		call.answer <- nil
 		call = <-calls
@@ -117,7 +117,7 @@ func TestWriterKeepsTheLimitsOfABatch(t *testing.T) {
 				call := <-calls
 				for _, payload := range []string{"1", "12", "1234567", "1", "1"} {
 					if !w.Submit(a.write(payload)) {
-						t.Fatal("no room")
+						t.Fatal("Submit returned false, want true")
 					}
 				}
 				for _, want := range c.want {
@@ -145,7 +145,7 @@ func TestWriterReportsCommits(t *testing.T) {
 		call := <-calls
 		a, b := log.entity("a"), log.entity("b")
 		if !w.Submit(a.write("12", "345")) {
-			t.Fatal("no room")
+			t.Fatal("Submit returned false, want true")
 		}
 		b.submit(t, w)
 		time.Sleep(time.Second)
@@ -175,15 +175,15 @@ func TestWriterConfigErrorNamesEachField(t *testing.T) {
 	}
 	for _, field := range []string{"MaxQueuedWrites", "MaxQueuedBytes", "MaxBatchWrites", "MaxBatchBytes"} {
 		if !strings.Contains(err.Error(), field) {
-			t.Errorf("%q does not name %s", err, field)
+			t.Errorf("the error is %q, want one that names %s", err, field)
 		}
 	}
 	if _, err := groupcommit.New(nil, journal.WriterConfig{}); !errors.Is(err, journal.ErrInvalid) {
-		t.Errorf("without a journal: %v, want ErrInvalid", err)
+		t.Errorf("New without a journal: %v, want ErrInvalid", err)
 	}
 }
 
-// A process may hold a million of each.
+// A process may hold a million streams and a million requests.
 func TestStreamAndRequestAreSmall(t *testing.T) {
 	t.Parallel()
 	if size := unsafe.Sizeof(groupcommit.Stream{}); size > 8 {

@@ -72,9 +72,9 @@ func runModel(t *testing.T, seed uint64) {
 	for name, err := range answered {
 		switch stored := m.stored[name]; {
 		case err == nil && !stored:
-			t.Errorf("%s was answered as stored but is not", name)
+			t.Errorf("%s is not stored, but its outcome was nil", name)
 		case journal.NotStored(err) && stored:
-			t.Errorf("%s was answered as not stored (%v) but is stored", name, err)
+			t.Errorf("%s is stored, but its outcome was %v", name, err)
 		}
 	}
 	for name := range m.sent {
@@ -120,7 +120,7 @@ func (m *model) arrive(writes []journal.Write, ids map[string]bool) time.Duratio
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.calls++; m.calls > m.limit {
-		m.t.Errorf("%d calls in flight, at most %d are wanted", m.calls, m.limit)
+		m.t.Errorf("%d calls are in flight, want at most %d", m.calls, m.limit)
 	}
 	for i := range writes {
 		name := unit(&writes[i])
@@ -129,7 +129,7 @@ func (m *model) arrive(writes []journal.Write, ids map[string]bool) time.Duratio
 		}
 		m.sent[name] = true
 		if m.dead[writes[i].Writer] {
-			m.t.Errorf("%s was sent after a failure", name)
+			m.t.Errorf("%s was sent after a failed write of the same term", name)
 		}
 	}
 	for id := range ids {
@@ -298,9 +298,9 @@ func (c *client) answer(o outcome) {
 		c.closed = true
 	case current && !c.failed:
 		c.failed = o.err != nil
-	// A journal that breaks its contract does so for a whole call.
+	// A journal that violates its contract does so for a whole call.
 	case !errors.Is(o.err, journal.ErrSkipped) && !errors.Is(o.err, journal.ErrContract):
-		c.m.t.Errorf("%s was submitted after a failure, but its outcome is %v", unit(&o.r.Write), o.err)
+		c.m.t.Errorf("%s was submitted after a failure, and its outcome is %v, want ErrSkipped", unit(&o.r.Write), o.err)
 	}
 	if c.failed && (len(c.pending) == 0 || c.rng.IntN(3) == 0) {
 		c.recover()

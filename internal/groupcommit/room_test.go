@@ -18,7 +18,7 @@ func (e *entity) wantNoRoom(t *testing.T, w *groupcommit.Writer) *groupcommit.Re
 	t.Helper()
 	r := e.write("x")
 	if w.Submit(r) {
-		t.Fatalf("%s@%d was accepted", r.Write.ID, r.Write.Expect)
+		t.Fatalf("Submit accepted %s@%d, want no room", r.Write.ID, r.Write.Expect)
 	}
 	return r
 }
@@ -43,20 +43,20 @@ func TestWriterGrantsRoomInOrder(t *testing.T) {
 		late := log.entity("late")
 		late.wantNoRoom(t, w) // no request may overtake the waiting owners
 		if !w.Submit(ra) {
-			t.Error("no room after Room was called")
+			t.Error("Submit returned false after Room was called, want true")
 		}
 		a.wantNoRoom(t, w) // a has used its place
 		call.answer <- nil
 		call = <-calls // q2
 		expect(t, "notifications", log.take(), []string{"q1@0", "room b"})
 		if !w.Submit(rb) {
-			t.Error("no room after Room was called")
+			t.Error("Submit returned false after Room was called, want true")
 		}
 		call.answer <- nil
 		call = <-calls // a
 		expect(t, "notifications", log.take(), []string{"q2@0", "room c"})
 		if !w.Submit(rc) {
-			t.Error("no room after Room was called")
+			t.Error("Submit returned false after Room was called, want true")
 		}
 		call.answer <- nil
 		call = <-calls // b
@@ -116,7 +116,7 @@ func TestWriterMayBeCalledByOwners(t *testing.T) {
 		r := a.wantNoRoom(t, w)
 		a.room = func() {
 			if !w.Submit(r) {
-				t.Error("no room after Room was called")
+				t.Error("Submit returned false after Room was called, want true")
 			}
 			w.Reset(&a.stream)
 		}
@@ -147,7 +147,7 @@ func TestWriterBoundsQueuedBytes(t *testing.T) {
 		call = <-calls
 		expect(t, "notifications", log.take(), []string{"b@0", "room y", "room z"})
 		if !w.Submit(r1) || !w.Submit(r2) {
-			t.Error("no room")
+			t.Error("Submit returned false, want true")
 		}
 		small.wantNoRoom(t, w)
 		call.answer <- nil
@@ -167,7 +167,7 @@ func TestWriterGrantsFreeBytes(t *testing.T) {
 		log.entity("q").submit(t, w)
 		big := log.entity("x")
 		if w.Submit(big.write("1234567890")) {
-			t.Fatal("the queue exceeds its limit")
+			t.Fatal("Submit accepted a request above the limit of the queue")
 		}
 		for _, id := range []string{"1", "2", "3"} {
 			log.entity(id).wantNoRoom(t, w) // a small request would fit, but must not overtake the large one
@@ -222,7 +222,7 @@ func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		log.entity("late").wantNoRoom(t, w)
 		if !w.Submit(r) {
-			t.Error("no room after Room was called")
+			t.Error("Submit returned false after Room was called, want true")
 		}
 		for range 2 {
 			call.answer <- nil
@@ -232,7 +232,7 @@ func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 	})
 }
 
-// A call of Room does not enlarge the queue, and owners that find no room keep their position.
+// A call of Room does not enlarge the queue. Owners whose Submit then fails keep their position.
 func TestWriterRoomDoesNotReservePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,19 +250,19 @@ func TestWriterRoomDoesNotReservePlaces(t *testing.T) {
 		log.entity("thief").submit(t, w) // no owner waits, and the queue is empty
 		rb := b.wantNoRoom(t, w)
 		if w.Submit(ra) {
-			t.Error("the queue exceeds its limit")
+			t.Error("Submit accepted a request above the limit of the queue")
 		}
 		call.answer <- nil
 		call = <-calls // thief
 		expect(t, "notifications", log.take(), []string{"q@0", "room a"})
 		if !w.Submit(ra) {
-			t.Error("no room")
+			t.Error("Submit returned false, want true")
 		}
 		call.answer <- nil
 		call = <-calls // a
 		expect(t, "notifications", log.take(), []string{"thief@0", "room b"})
 		if !w.Submit(rb) {
-			t.Error("no room")
+			t.Error("Submit returned false, want true")
 		}
 		call.answer <- nil
 		(<-calls).answer <- nil

@@ -33,7 +33,7 @@ func TestWriterSendsSingleWriteImmediately(t *testing.T) {
 		log.entity("a").submit(t, w)
 		call := <-calls
 		if waited := time.Since(start); waited != 0 {
-			t.Errorf("the write waited %v", waited)
+			t.Errorf("the write waited %v, want 0", waited)
 		}
 		expect(t, "writes", call.names(), []string{"a@0"})
 		expect(t, "outcomes before the commit", log.take(), nil)
@@ -61,7 +61,7 @@ func TestWriterGroupsRequestsOfACommit(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-calls:
-			t.Fatal("two calls in flight")
+			t.Fatal("a second call began while one was in flight")
 		default:
 		}
 		first.answer <- nil
@@ -254,7 +254,7 @@ func TestWriterReleasesSentRequests(t *testing.T) {
 		newLedger().entity("a").submit(t, w)
 		closeWriter(t, w)
 		if kept[0].Events != nil {
-			t.Error("the slice of writes still holds the events")
+			t.Error("the slice of writes still contains the events, want nil")
 		}
 	})
 }

@@ -38,8 +38,8 @@ type change struct {
 	accepted bool
 }
 
-// exchange is a sender and a receiver, each with events that get lost when it crashes before they
-// are stored, and a network that loses, repeats and reorders.
+// exchange is a sender and a receiver, and a network that loses, repeats and reorders messages.
+// Sender and receiver lose the events that are not stored when they crash.
 type exchange struct {
 	now time.Time
 
@@ -163,11 +163,11 @@ func (x *exchange) settle(t *rapid.T) {
 		x.now = x.now.Add(config().Interval)
 		x.transmit(x.out.Tick(x.now))
 	}
-	t.Fatalf("%d deliveries are still unconfirmed", x.out.Open())
+	t.Fatalf("%d deliveries are still unconfirmed, want 0", x.out.Open())
 }
 
-// audit compares the stored states of both sides: each delivery was accepted exactly once and the
-// sender has the confirmation, or it was refused and the sender has the refusal.
+// audit compares the stored states of both sides: each delivery was either accepted exactly once,
+// and the sender has the confirmation, or refused, and the sender has the refusal.
 func (x *exchange) audit(t *rapid.T) {
 	accepted := map[string]int{}
 	for _, d := range x.decisions {
@@ -193,18 +193,17 @@ func (x *exchange) audit(t *rapid.T) {
 			want = 1
 		}
 		if accepted[item] != want {
-			t.Fatalf("%q was carried out %d times, its sender got %d confirmations", item, accepted[item], want)
+			t.Fatalf("%q was carried out %d times, want %d, the number of confirmations at its sender", item, accepted[item], want)
 		}
 		delete(accepted, item)
 	}
 	if len(accepted) > 0 {
-		t.Fatalf("carried out, but without an outcome at the sender: %v", accepted)
+		t.Fatalf("the receiver carried out deliveries without an outcome at the sender: %v", accepted)
 	}
 }
 
-// TestExchange shows that an Outgoing and an Incoming together carry out each delivery once, or
-// never if it was refused, although messages are lost, repeated and delayed and states are lost in
-// crashes.
+// TestExchange checks that an Outgoing and an Incoming together carry out each delivery once, or
+// never if it was refused. Messages are lost, repeated and delayed, and crashes lose states.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

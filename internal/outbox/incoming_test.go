@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// TestIncomingModel compares an Incoming with a map that forgets nothing.
+// TestIncomingModel compares an Incoming with a map that removes no outcome.
 func TestIncomingModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ func TestIncomingModel(t *testing.T) {
 				for nr := range uint64(102) {
 					want, decided := first[nr]
 					if got := in.Seen(nr); got != (decided || nr < floor) {
-						t.Fatalf("Seen(%d) is %v with floor %d", nr, got, floor)
+						t.Fatalf("Seen(%d) is %v with floor %d, want %v", nr, got, floor, !got)
 					}
 					known := decided && nr >= floor
 					if !known {
@@ -69,10 +69,10 @@ func TestIncomingReleasesMemory(t *testing.T) {
 	}
 	in.Record(10_001, 10_001, 0)
 	if n := cap(in.Receipts); n > 100 {
-		t.Errorf("room for %d receipts is kept after all but one were forgotten", n)
+		t.Errorf("the capacity for receipts is %d after all but one were removed, want at most 100", n)
 	}
 	if !in.Seen(5) || !in.Seen(10_001) || in.Seen(10_002) {
-		t.Error("Seen returned a wrong result after receipts were forgotten")
+		t.Error("after receipts were removed, Seen is not true for 5 and 10,001 and false for 10,002")
 	}
 }
 

@@ -20,7 +20,7 @@ type entry struct {
 	sent        []time.Time
 }
 
-// ledger is a simple model of an Outgoing: it forgets nothing, and searches all entries each time.
+// ledger is a simple model of an Outgoing: it removes no entry, and searches all entries each time.
 type ledger struct {
 	cfg       outbox.Config
 	entries   []*entry

@@ -29,7 +29,7 @@ type saved struct {
 // owner is an aggregate with a window, whose events are stored late or lost.
 type owner struct {
 	cfg    outbox.Config
-	acts   []act // act i is event i+1
+	acts   []act // act i belongs to event i+1
 	stored uint64
 	saves  []saved
 	now    time.Time
@@ -87,7 +87,7 @@ func (o *owner) check(t *rapid.T) {
 		t.Fatalf("Next is %v, want %v", got, want)
 	}
 	if got, _ := o.window.State(); got != uint64(len(o.ledger.entries)) {
-		t.Fatalf("the last number is %d, want %d", got, len(o.ledger.entries))
+		t.Fatalf("State returns the last number %d, want %d", got, len(o.ledger.entries))
 	}
 	var want []outbox.Sending[string]
 	for _, e := range open {
@@ -100,7 +100,7 @@ func (o *owner) check(t *rapid.T) {
 		i := slices.IndexFunc(want, func(s outbox.Sending[string]) bool { return s.Nr == nr })
 		got, ok := o.window.Find(nr)
 		if ok != (i >= 0) || ok && got != want[i] {
-			t.Fatalf("Find(%d) returns %+v, %v", nr, got, ok)
+			t.Fatalf("Find(%d) returns %+v, %v, want the entry of All", nr, got, ok)
 		}
 	}
 }

@@ -57,8 +57,8 @@ func TestSendsWaitForRecovered(t *testing.T) {
 	wantSent(t, "Recovered", o.Recovered(start.Add(time.Hour)), 1)
 }
 
-// Receivers forget the deliveries below a floor, so a confirmation that may still be undone must
-// not raise it.
+// Receivers remove the outcomes below the floor. A confirmation that may still be undone must
+// therefore not raise the floor.
 func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())
@@ -68,7 +68,7 @@ func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	o.Confirm(2, 1)
 	o.Add(3, "b")
 	if o.Floor() != 1 {
-		t.Errorf("the floor is %d while the confirmation is not durable", o.Floor())
+		t.Errorf("the floor is %d while the confirmation is not durable, want 1", o.Floor())
 	}
 	if e := o.Durable(3, start); e.Floor != 2 {
 		t.Errorf("delivery 2 carries floor %d, want 2", e.Floor)

@@ -210,8 +210,8 @@ func TestFilterPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The loop may end at any record, during and after the window. Then the iteration over the journal
-// ends too.
+// When the loop ends at a record, during or after the window, the iteration over the journal ends
+// too.
 func TestFilterStopsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []journal.FilterMode{journal.FilterFail, journal.FilterRepairByDiscardOld, journal.FilterWarn, journal.FilterOff} {
@@ -221,7 +221,7 @@ func TestFilterStopsWithItsLoop(t *testing.T) {
 			for e, err := range f.Apply("id", history("A1 A2 A3 A4 A5 A6")) {
 				seen++
 				if err != nil || e.SequenceNr != uint64(seen) {
-					t.Fatalf("%v: got %d and %v, want %d", mode, e.SequenceNr, err, seen)
+					t.Fatalf("%v: yielded record %d and %v, want record %d", mode, e.SequenceNr, err, seen)
 				}
 				if seen == stop {
 					break
@@ -248,7 +248,7 @@ func TestFilterFailDoesNotDelay(t *testing.T) {
 	seen := 0
 	for _, err := range f.Apply("id", records) {
 		if seen++; seen != read || err != nil {
-			t.Fatalf("record %d was yielded when %d were read", seen, read)
+			t.Fatalf("record %d was yielded after %d records were read, want %[1]d", seen, read)
 		}
 	}
 }
@@ -274,7 +274,7 @@ func TestFilterConfigNamesEachMistake(t *testing.T) {
 	}
 	for _, field := range []string{"Mode is FilterMode(9)", "WindowSize", "MaxOldWriters"} {
 		if !strings.Contains(err.Error(), field) {
-			t.Errorf("%q does not name %s", err, field)
+			t.Errorf("the error is %q, want one that names %s", err, field)
 		}
 	}
 }

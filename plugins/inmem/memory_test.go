@@ -42,14 +42,14 @@ func TestDeletedEventsAreFreed(t *testing.T) {
 		for i, p := range payloads {
 			want := uint64(i) < c.freed
 			if got := freed(p, want); got != want {
-				t.Fatalf("after a deletion up to %d, event %d is freed: %t", c.deleteTo, i+1, got)
+				t.Fatalf("after a deletion up to %d, event %d is freed: %t, want %t", c.deleteTo, i+1, got, want)
 			}
 		}
 	}
 	runtime.KeepAlive(j)
 }
 
-// freed reports whether memory was freed. That may take more than one garbage collection.
+// freed reports whether memory was freed. It may run more than one garbage collection.
 func freed(p weak.Pointer[[64]byte], expected bool) bool {
 	for range 100 {
 		if p.Value() == nil || !expected {

@@ -144,7 +144,7 @@ func TestDelays(t *testing.T) {
 		synctest.Wait()
 		got := b.received()
 		if slices.Equal(got, want) {
-			t.Error("no frame overtook another")
+			t.Error("the frames arrived in the order of Send, want another order")
 		}
 		slices.Sort(got)
 		slices.Sort(want)

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// events is a write of n events.
+// events returns a write of n events.
 func events(id string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Expect: expect, Events: make([]journal.Event, n)}
 	for i := range w.Events {
@@ -30,8 +30,8 @@ func store(tb testing.TB, j *inmem.Journal, writes ...journal.Write) {
 	}
 }
 
-// TestOffsetsOfOtherJournals checks that offsets of other journals are rejected. A reader that
-// resumed there would miss events.
+// TestOffsetsOfOtherJournals checks that offsets of other journals are rejected, because a reader
+// that resumes after such an offset would miss events.
 func TestOffsetsOfOtherJournals(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -128,7 +128,7 @@ func TestAwaitReturnsOnlyForEvents(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := woken.Load(); n != 0 {
-			t.Errorf("%d calls of Await returned without an event", n)
+			t.Errorf("%d calls of Await returned without an event, want 0", n)
 		}
 		store(t, j, events("b", 0, 1))
 		synctest.Wait()

@@ -21,8 +21,8 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// image is a disk with a log of appends to one ID, one event each, and the offset at which each
-// append ends.
+// image is a disk with a log, and the offset at which each append in this log ends. Each append
+// stores one event of the same ID.
 type image struct {
 	*disk
 	log  storage.FileDesc
@@ -88,12 +88,12 @@ func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, er
 			return 0, err
 		}
 		if n++; e.SequenceNr != uint64(n) || !bytes.Equal(e.Payload, imagePayload(e.SequenceNr, sizes[n-1])) {
-			t.Fatalf("event %d is %+v", n, e)
+			t.Fatalf("event %d is %+v, want its number and its payload", n, e)
 		}
 	}
 	highest, err := db.TestJournal().HighestSequenceNr(t.Context(), imageID)
 	if err == nil && highest != uint64(n) {
-		t.Fatalf("%d events, and the highest number is %d", n, highest)
+		t.Fatalf("%d events were read, but the highest sequence number is %d", n, highest)
 	}
 	if err == nil {
 		err = db.VerifyOrder(t.Context()) // the index is stored together with the events
@@ -155,7 +155,7 @@ func TestTruncatedLog(t *testing.T) {
 		for _, zeros := range zeros {
 			torn := append(slices.Clone(im.data[:size]), make([]byte, zeros)...)
 			if n, err := contents(t, im.with(im.log, torn), sizes, damageConfig()); err != nil || n != whole {
-				t.Errorf("%d bytes and %d zeros are left: %d events, want %d: %v", size, zeros, n, whole, err)
+				t.Errorf("%d bytes and %d zeros are left: got %d events, want %d: %v", size, zeros, n, whole, err)
 			}
 		}
 	}

@@ -53,8 +53,8 @@ const (
 type diskFile struct {
 	data   []byte
 	synced int // bytes that are on disk
-	// forgotten is set when a sync failed: later syncs treat its bytes as written, so they never
-	// reach the disk.
+	// forgotten is set when a sync of the file failed. Later syncs treat the bytes of the failed
+	// sync as written, so these bytes never reach the disk.
 	forgotten bool
 }
 

@@ -129,7 +129,7 @@ func killDurable(t *testing.T, dir string, last, calls int) int {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil || n != last+1 {
-			t.Fatalf("after number %d the process printed %q", last, lines.Text())
+			t.Fatalf("after the line %d the process printed %q, want the next number", last, lines.Text())
 		}
 		last = n
 		if seen++; seen == calls {

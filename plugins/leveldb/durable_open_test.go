@@ -244,7 +244,7 @@ func TestDurableIDs(t *testing.T) {
 		t.Errorf("IDs = %v,\nwant %v", got, want)
 	}
 	if _, err := leveldb.NewDurable(filepath.Join(dir, "missing"), leveldb.DurableConfig{}).IDs(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no directory: %v, want ErrNotExist", err)
+		t.Errorf("IDs of a missing directory: %v, want ErrNotExist", err)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestDirNames(t *testing.T) {
 			t.Errorf("DirName(%q) = %q, want %q", name, got, want)
 		}
 		if back, ok := leveldb.NameOfDir(got); !ok || back != name {
-			t.Errorf("NameOfDir(%q) = %q, %t", got, back, ok)
+			t.Errorf("NameOfDir(%q) = %q, %t, want %q", got, back, ok, name)
 		}
 		if other, found := seen[got]; found {
 			t.Errorf("%q and %q have the same directory name %q", name, other, got)
@@ -352,7 +352,7 @@ func TestDurableGolden(t *testing.T) {
 	}
 	all, err := loadDurable(t, openDurable(t, dir, leveldb.DurableConfig{}))
 	if err != nil || !slices.EqualFunc(all, records, func(a, b durable.Record) bool { return a.Key == b.Key && string(a.Data) == string(b.Data) }) {
-		t.Errorf("loaded %q, %v", all, err)
+		t.Errorf("loaded %q, %v, want the golden records", all, err)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 
 func durableID() durable.ID { return durable.ID{Node: "a:1", Replicator: "carts"} }
 
-// durableModel holds the possible values of each key: one value once a call was acknowledged,
-// several after failed calls.
+// durableModel holds the possible values of each key. A key has one value after an acknowledged
+// call, and may have several after failed calls.
 type durableModel map[string][]string
 
 func (m durableModel) step(t *testing.T, s durable.Store, rnd *rand.Rand) error {

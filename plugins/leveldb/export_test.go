@@ -236,7 +236,7 @@ func DecodeKeys(b []byte) (again [][]byte) {
 	return again
 }
 
-// Keys of the index.
+// GroupKey returns the key of a group of the index.
 func GroupKey(group uint64) []byte           { return appendGroupKey(nil, group) }
 func TagKey(tag string, group uint64) []byte { return appendTagKey(nil, tag, group) }
 func NameKey(number uint64) []byte           { return appendNameKey(nil, number) }

@@ -29,7 +29,7 @@ func bounded(t *testing.T, input int, f func()) {
 	f()
 	runtime.ReadMemStats(&after)
 	if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64*input+1<<20); got > limit {
-		t.Errorf("an input of %d bytes allocates %d bytes", input, got)
+		t.Errorf("an input of %d bytes allocates %d bytes, want at most %d", input, got, limit)
 	}
 }
 
@@ -46,7 +46,7 @@ func FuzzDecodeEvent(f *testing.F) {
 		var err error
 		bounded(t, len(b), func() { e, err = leveldb.DecodeEvent(b) })
 		if !bytes.Equal(b, kept) {
-			t.Error("the input was changed")
+			t.Error("decoding changed its input")
 		}
 		if err != nil {
 			return
@@ -115,8 +115,8 @@ func engineRecords(t *testing.T, b []byte) [][]byte {
 }
 
 // FuzzLog checks that the engine reads a log completely if the log passes the check, and that both
-// find the same records. Its seeds are small, because the fuzzer tries inputs of more than a block
-// a thousand times less often; TestLongLogs covers them.
+// find the same records. Its seeds are small, because the fuzzer is a thousand times slower with
+// inputs of more than a block; TestLongLogs covers such inputs.
 func FuzzLog(f *testing.F) {
 	b := logOf(f, 0, 1, 100, 600, 3)
 	f.Add(b, uint32(0), byte(0), uint16(0))
@@ -202,10 +202,10 @@ func FuzzBatch(f *testing.F) {
 		var again engine.Batch
 		lerr := load(&again, b)
 		if err == nil && (lerr != nil || again.Len() != int(count)) {
-			t.Errorf("the check accepts %x as a batch of %d, the engine returns %v", b, count, lerr)
+			t.Errorf("the check accepts %x as a batch of %d entries, but the engine returns %v", b, count, lerr)
 		}
 		if err != nil && lerr == nil && again.Len() == int(count) && bytes.Equal(dump(&again), b) {
-			t.Errorf("the check rejects %x: %v", b, err)
+			t.Errorf("the check rejects %x, which the engine reads: %v", b, err)
 		}
 	})
 }

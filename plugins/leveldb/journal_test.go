@@ -180,14 +180,14 @@ func TestInterruptedDeletion(t *testing.T) {
 	for pages := 2; pages >= 1; pages-- {
 		err := db.TestJournal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
 		if err == nil {
-			t.Fatal("the deletion was not interrupted")
+			t.Fatal("DeleteTo returned nil, want the error of its context")
 		}
 		for range 2 {
 			if got := numbers(t, db.TestJournal(), "a", 0, events); len(got) != 1 || got[0] != events {
 				t.Errorf("%d events are left, from %d, want the last one", len(got), got[0])
 			}
 			if n, err := db.RawEvents("a"); err != nil || n <= 4096*(pages-1) {
-				t.Errorf("%d records are left, %v, want more than all batches but the first contain", n, err)
+				t.Errorf("%d records are left, %v, want more than %d: only the first batch was executed", n, err, 4096*(pages-1))
 			}
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
@@ -227,7 +227,7 @@ func TestCompactFreesSpace(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errFault)
 	if err := db.Compact(ctx); !errors.Is(err, errFault) {
-		t.Errorf("compacting with a context that has ended: %v", err)
+		t.Errorf("Compact with a context that has ended: %v, want errFault", err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -235,13 +235,13 @@ func TestCompactFreesSpace(t *testing.T) {
 	db = mustOpenLarge(t, dir, leveldb.Config{}) // removes unused tables
 	j = db.TestJournal()
 	if after := tableBytes(t, dir); before < 100_000 || after > before/20 {
-		t.Errorf("%d bytes before the deletion, %d after it", before, after)
+		t.Errorf("the tables have %d bytes before the deletion and %d after it, want at most a twentieth", before, after)
 	}
 	if got := numbers(t, j, "b", 1, 9); len(got) != 3 {
 		t.Errorf("b has the events %v, want 3", got)
 	}
 	if n, err := j.HighestSequenceNr(t.Context(), "a"); n != events || err != nil {
-		t.Errorf("the highest number of a is %d, %v", n, err)
+		t.Errorf("the highest number of a is %d, %v, want %d", n, err, events)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestLoadAttempts(t *testing.T) {
 	for damaged := range uint64(3) {
 		got, err := s.Load(t.Context(), "a", snapshot.Latest())
 		if err != nil || got.SequenceNr != 5-damaged {
-			t.Errorf("%d snapshots are damaged: Load returns %+v, %v", damaged, got.Metadata, err)
+			t.Errorf("%d snapshots are damaged: Load returns %+v, %v, want snapshot %d", damaged, got.Metadata, err, 5-damaged)
 		}
 		if err := s.Damage(snapshotOf("a", 5-damaged).Metadata, damaged == 1); err != nil {
 			t.Fatal(err)

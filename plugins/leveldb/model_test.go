@@ -234,7 +234,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	still := slices.DeleteFunc(m.order, func(e journal.Envelope) bool { _, ok := live[nameOf(e)]; return !ok })
 	for i, e := range still {
 		if i >= len(now) || nameOf(now[i]) != nameOf(e) || now[i].Offset != e.Offset {
-			tb.Fatalf("event %d of the order was %s at %s; the order is now %q", i, nameOf(e), e.Offset, names(now))
+			tb.Fatalf("event %d of the order was %s at %s, but the order is now %q", i, nameOf(e), e.Offset, names(now))
 		}
 	}
 	m.order = now

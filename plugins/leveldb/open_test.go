@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 			}
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("after number %d the process printed %q", last, lines.Text())
+				t.Fatalf("after the line %d the process printed %q, want the next number", last, lines.Text())
 			}
 			last = n
 		}
@@ -125,7 +125,7 @@ func TestKilled(t *testing.T) {
 		for lines.Scan() { // its output before it was killed
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("after number %d the process printed %q", last, lines.Text())
+				t.Fatalf("after the line %d the process printed %q, want the next number", last, lines.Text())
 			}
 			last = n
 		}

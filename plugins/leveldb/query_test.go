@@ -88,7 +88,7 @@ func TestQuery(t *testing.T) {
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
 	j := db.TestJournal()
 	if end, err := j.End(t.Context()); err != nil || end != "" {
-		t.Errorf("the end of an empty journal: %q, %v", end, err)
+		t.Errorf("the end of an empty journal is %q, %v, want an empty offset", end, err)
 	}
 	wantOrder(t, db)
 	red, both := []string{"red"}, []string{"red", "blue", "red", ""}
@@ -122,7 +122,7 @@ func TestQuery(t *testing.T) {
 		{journal.Criteria{Slices: slice("b|1"), Type: "a"}, nil},
 	} {
 		if got := found(t, j, c.q); !slices.Equal(got, c.want) {
-			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
+			t.Errorf("the query %+v finds %q, want %q", c.q, got, c.want)
 		}
 		full := read(t, j, c.q, "")
 		for i, e := range full {
@@ -179,12 +179,12 @@ func TestQueryLimits(t *testing.T) {
 	mustAppend(t, j, write("small|1", 0, 5000)) // more than one group holds
 	p := page(t, j, journal.Criteria{Type: "small"}, "")
 	if len(p.Events) != 1000 || !p.More || p.Next != p.Events[999].Offset {
-		t.Errorf("a page of %d events leads to %q", len(p.Events), p.Next)
+		t.Errorf("a page has %d events and the next position %q, want 1,000 and the offset of the last event", len(p.Events), p.Next)
 	}
 	all := read(t, j, journal.Criteria{Type: "small"}, "")
 	for i, e := range all {
 		if e.SequenceNr != uint64(i)+1 {
-			t.Fatalf("the event with index %d has number %d", i, e.SequenceNr)
+			t.Fatalf("the event with index %d has the number %d, want %d", i, e.SequenceNr, i+1)
 		}
 	}
 	if len(all) != 5000 {
@@ -221,7 +221,7 @@ func TestQueryScanLimit(t *testing.T) {
 			all, after, more = append(all, p.Events...), p.Next, p.More
 		}
 		if got := names(all); !slices.Equal(got, want) || pages < ids*rounds/leveldb.MaxScanned || pages > 2+ids*rounds/leveldb.MaxScanned {
-			t.Errorf("%s: %q in %d pages", subject, got, pages)
+			t.Errorf("%s: got %q in %d pages, want %q", subject, got, pages, want)
 		}
 	}
 	check("other IDs", journal.Criteria{Type: "one"}, "one|1 1")
@@ -232,7 +232,7 @@ func TestQueryScanLimit(t *testing.T) {
 	}
 	check("deleted", journal.Criteria{}, "one|1 1")
 	if p := page(t, j, journal.Criteria{Tag: "rare"}, ""); len(p.Events) != 1 || p.More {
-		t.Errorf("a tag: %d events, more %v, want one and no more", len(p.Events), p.More)
+		t.Errorf("a query by a rare tag: %d events, More %v, want 1 and false", len(p.Events), p.More)
 	}
 	before, err := j.End(t.Context())
 	if err != nil {
@@ -306,7 +306,7 @@ func TestOffsets(t *testing.T) {
 	var last journal.Offset
 	for _, e := range read(t, j, journal.Criteria{}, "") {
 		if e.Offset.Compare(last) <= 0 || len(e.Offset) > 64 {
-			t.Errorf("%q, of %d bytes, is not after %q", e.Offset, len(e.Offset), last)
+			t.Errorf("the offset %q has %d bytes, want at most 64 and a position after %q", e.Offset, len(e.Offset), last)
 		}
 		last = e.Offset
 	}
@@ -355,10 +355,10 @@ func TestAwait(t *testing.T) {
 	canceled := await(ctx, end)
 	cancel(cause)
 	if err = <-canceled; !errors.Is(err, cause) {
-		t.Errorf("canceled: %v, want the cause", err)
+		t.Errorf("Await with a canceled context: %v, want the cause", err)
 	}
 	if errs := j.Append(t.Context(), []journal.Write{write("a", 7, 1)}); errs == nil {
-		t.Error("stored")
+		t.Error("Append with a wrong Expect returned nil, want a conflict")
 	}
 	mustAppend(t, j, journal.Write{ID: "a", Expect: 1, Events: []journal.Event{{SequenceNr: 2}}}) // a fence wakes no reader
 	select {
@@ -380,10 +380,10 @@ func TestAwait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-last; !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("closed: %v, want ErrClosed", err)
+		t.Errorf("Await of a closed journal: %v, want ErrClosed", err)
 	}
 	if err := j.Await(t.Context(), ""); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("closed: %v, want ErrClosed", err)
+		t.Errorf("Await of a closed journal: %v, want ErrClosed", err)
 	}
 }
 
@@ -447,10 +447,10 @@ func TestQueryWhileWriting(t *testing.T) {
 			if e.ID != "id|0" {
 				seen++
 				if e.SequenceNr != last[e.ID]+1 {
-					t.Fatalf("%s: event %d follows event %d", e.ID, e.SequenceNr, last[e.ID])
+					t.Fatalf("%s: event %d follows event %d, want ascending numbers", e.ID, e.SequenceNr, last[e.ID])
 				}
 			} else if e.SequenceNr <= last[e.ID] {
-				t.Fatalf("%s: event %d follows event %d", e.ID, e.SequenceNr, last[e.ID])
+				t.Fatalf("%s: event %d follows event %d, want ascending numbers", e.ID, e.SequenceNr, last[e.ID])
 			}
 			last[e.ID] = e.SequenceNr
 		}

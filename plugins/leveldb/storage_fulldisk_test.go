@@ -46,7 +46,7 @@ func TestFullDisk(t *testing.T) {
 			for range 5 { // one attempt is not enough: a small write may fit into space that is already allocated
 				errs := j.Append(t.Context(), []journal.Write{eventWrite("a", next, 1), eventWrite("a", next+1, 1)})
 				if errs == nil {
-					t.Fatal("Append on a full disk succeeded")
+					t.Fatal("Append on a full disk returned nil, want an error")
 				}
 				if !journal.NotStored(errs[0]) || !errors.Is(errs[0], journal.ErrUnavailable) || !errors.Is(errs[0], errNoSpace) ||
 					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {

@@ -19,10 +19,10 @@ import (
 
 // small returns a Config with which a few calls cause flushes and compactions.
 //
-// The engine delivers the error of a compaction to the writer that waits for it. Later it
-// acknowledges the compaction to the same writer, on a closed channel, and recovers from the panic.
-// The race detector reports this as a race. With the race detector there are therefore flushes but
-// no compactions, and failed flushes are not repeated immediately.
+// The engine delivers the error of a compaction to the writer that waits for it. Later the engine
+// acknowledges the compaction to the same writer, on a channel that is already closed, and recovers
+// from the panic of the send. The race detector reports this as a race. With the race detector
+// there are therefore flushes but no compactions, and failed flushes are not repeated immediately.
 func small() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 8<<10, 8<<10
@@ -37,8 +37,9 @@ func small() leveldb.Config {
 const workloadSteps = 40
 
 // stride returns the distance between the changes of the files that fail. REFOLD_SOAK selects every
-// change. The race detector finds no more races with more changes, and the run without it, in which
-// the engine compacts, covers the recovery from each kind of change.
+// change. With the race detector, fewer changes fail: more changes reveal no further races, and the
+// run without the race detector, in which the engine compacts, covers the recovery from each kind
+// of change.
 func stride() int {
 	switch {
 	case effort.Soak():
@@ -145,7 +146,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 		}
 		for i, nr := range numbersOf(t, db.TestJournal()) {
 			if nr != uint64(i)+1 || nr > next+1 {
-				t.Fatalf("seed %d: event %d is number %d of %d", seed, nr, i, next)
+				t.Fatalf("seed %d: the event at index %[3]d has the number %[2]d, want %[5]d, of at most %[4]d", seed, nr, i, next+1, i+1)
 			}
 		}
 		if err := db.Close(); err != nil {

@@ -79,7 +79,7 @@ func TestDocumentedRightsSuffice(t *testing.T) {
 	everything(t, openStore(t, pgtest.With(t, dsn, map[string]string{"user": "app"}), postgres.Config{CheckOnly: true}))
 }
 
-// The table of events may be replaced by one that is partitioned by hash of the ID.
+// The journal works with a table of events that is partitioned by hash of the ID.
 func TestPartitionedByHash(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -88,8 +88,8 @@ func TestConflictInTheMiddle(t *testing.T) {
 	}
 }
 
-// A deletion waits for an append that checked the ID before the deletion, and that would store a
-// number a second time.
+// A deletion waits for an append that checked the ID before the deletion. Without the wait, the
+// append would store a sequence number a second time.
 func TestDeletionWaitsForOlderAppends(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -108,7 +108,7 @@ func TestDeletionWaitsForOlderAppends(t *testing.T) {
 	})
 	select {
 	case err := <-deleted:
-		t.Fatalf("the deletion did not wait: %v", err)
+		t.Fatalf("the deletion returned %v before the older append ended", err)
 	default:
 	}
 	store(t, j, eventsOf("c", 0, 1)) // no transaction blocks it

@@ -86,7 +86,7 @@ func TestAwait(t *testing.T) {
 				}
 				var got []journal.Envelope
 				if got, next = readAll(t, reading, journal.Criteria{}, next); len(got) != 1 || got[0].SequenceNr != n+1 {
-					t.Fatalf("Await returned with %v, want event %d", named(got), n+1)
+					t.Fatalf("after Await the query returned %v, want event %d", named(got), n+1)
 				}
 			}
 		})

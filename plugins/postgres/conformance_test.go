@@ -36,8 +36,8 @@ func openJournal(tb testing.TB, dsn string, cfg postgres.Config) journal.Journal
 	return reopenable{db.TestJournal(), dsn, cfg}
 }
 
-// runJournalSuite gives each case its own schema in one database: creating a database takes longer
-// than most cases.
+// runJournalSuite gives each case its own schema in one database, because creating a database takes
+// longer than most cases.
 func runJournalSuite(t *testing.T, cfg postgres.Config) {
 	t.Helper()
 	dsn := pgtest.DSN(t)

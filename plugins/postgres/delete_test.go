@@ -12,7 +12,7 @@ import (
 )
 
 // TestConcurrentDeletions lets another process delete the first events while a deletion waits. The
-// deletion then deletes the rest.
+// deletion then deletes the remaining events.
 func TestConcurrentDeletions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -39,7 +39,7 @@ func TestConcurrentDeletions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left != 0 {
-		t.Errorf("%d events are left of %d that were deleted", left, part+rest)
+		t.Errorf("%d of %d events are left after the deletion, want 0", left, part+rest)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestSessionKeepsNoState(t *testing.T) {
 		store(t, j, eventsOf("a", 0, 1, "tag"))
 		store(t, j, eventsOf("a", 1, 3), eventsOf("b", 0, 1, "tag"))
 		if errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 1, 3), eventsOf("b", 0, 1)}); errs == nil {
-			t.Error("no conflict")
+			t.Error("Append with a wrong Expect returned no conflict")
 		}
 		for _, err := range j.Replay(t.Context(), "a", 1, 9) {
 			if err != nil {
@@ -86,7 +86,7 @@ func TestPlansAfterGrowth(t *testing.T) {
 					t.Fatal(err)
 				}
 				if scans > 3 { // once for each index that was built
-					t.Errorf("the table of events was read as a whole %d times", scans)
+					t.Errorf("the table of events was read as a whole %d times, want at most 3", scans)
 				}
 				return inserted == 1+4*rounds || t.Failed()
 			})
@@ -135,7 +135,7 @@ func FuzzDecodeConflicts(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Fuzz(func(t *testing.T, b []byte, chains int) {
 		if n, err := postgres.DecodeConflicts(b, chains); err == nil && n > chains {
-			t.Errorf("decoded %d conflicts of %d chains", n, chains)
+			t.Errorf("decoded %d conflicts, want at most %d, the number of chains", n, chains)
 		}
 	})
 }

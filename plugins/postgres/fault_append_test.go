@@ -26,7 +26,7 @@ type breakage struct {
 	endContext bool
 	// frozen stops all bytes after the fault, so that no cancel request reaches the server.
 	frozen bool
-	// fence settles unknown outcomes while delayed bytes have not arrived.
+	// fence settles unknown outcomes before the delayed bytes have arrived.
 	fence bool
 }
 
@@ -57,8 +57,8 @@ type outcomes struct{ stored, not, unknown, fenced, landed atomic.Int64 }
 
 // TestAppendBrokenAtEachByte breaks the connection at the positions of the exchange of an append,
 // in both directions and in all ways. The result of the append agrees with the final contents of
-// the table. A fence settles an unknown outcome permanently, even if the bytes of the write have
-// not arrived at the server.
+// the table. A fence settles an unknown outcome permanently, even if the bytes of the write arrive
+// at the server later.
 func TestAppendBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]postgres.Config{"plain": {}, "cached statements": {CachedStatements: true}} {
@@ -97,7 +97,7 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 		toServer, toClient, counts.stored.Load(), counts.not.Load(), counts.unknown.Load(), counts.fenced.Load(), counts.landed.Load())
 	for subject, n := range map[string]int64{"stored": counts.stored.Load(), "unknown": counts.unknown.Load(), "fenced": counts.fenced.Load(), "landed": counts.landed.Load()} {
 		if n == 0 {
-			t.Errorf("no write was %s", subject)
+			t.Errorf("the number of writes that were %s is 0, want at least 1", subject)
 		}
 	}
 }
@@ -286,13 +286,13 @@ func (s *target) checkResults(t *testing.T, b breakage, writes []journal.Write, 
 		case fences[i] == nil && whole: // the fence was stored
 			t.Errorf("%v: write %d was stored after its fence: %v", b, i, rows)
 		case errors.Is(fences[i], journal.ErrConflict) && !whole:
-			t.Errorf("%v: write %d is not stored, and its fence returned %v: %v", b, i, fences[i], rows)
+			t.Errorf("%v: write %d is not stored, but its fence returned %v: %v", b, i, fences[i], rows)
 		case fences[i] != nil && !errors.Is(fences[i], journal.ErrConflict) && !errors.Is(fences[i], errNoFence):
 			t.Errorf("%v: fence: %v", b, fences[i])
 		}
 		for k, r := range rows {
 			if r.SeqNr != int64(k)+1 {
-				t.Errorf("%v: a gap: %v", b, rows)
+				t.Errorf("%v: the rows have a gap: %v", b, rows)
 			}
 		}
 		switch {

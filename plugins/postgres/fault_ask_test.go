@@ -52,7 +52,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 	t.Logf("an exchange has %d bytes to the server and %d to the client; %d commands were executed, %d were not; %d fences were stored",
 		toServer, toClient, done.Load(), not.Load(), fences.Load())
 	if done.Load() == 0 || not.Load() == 0 || fences.Load() == 0 {
-		t.Error("all of the asks had the same outcome")
+		t.Error("no command was executed, no command failed or no fence was stored; want at least 1 of each")
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fence
 	stored := 0
 	for i, r := range rows {
 		if r.SeqNr != int64(i)+1 {
-			t.Errorf("%v: a gap: %v", fault, rows)
+			t.Errorf("%v: the rows have a gap: %v", fault, rows)
 		}
 		if r.Manifest == "" {
 			fences.Add(1)

@@ -27,7 +27,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestFullDisk appends until the disk is full, and again when there is space. Errors state the
+// TestFullDisk appends until the disk is full, and again when there is space. Errors contain the
 // reason. Acknowledged events are readable at all times.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -44,18 +44,18 @@ func TestFullDisk(t *testing.T) {
 		errs := j.Append(t.Context(), []journal.Write{large(stored), eventsOf(fmt.Sprint("b", stored, "/", failures), 0, 1)})
 		if errs == nil {
 			if stored++; failures > 0 || stored > smallDisk/100_000 {
-				t.Fatalf("event %d fits on a disk that is full", stored)
+				t.Fatalf("event %d was stored on a full disk", stored)
 			}
 			continue
 		}
 		failures++
 		for _, err := range errs {
 			if !strings.Contains(fmt.Sprint(err), "could not extend file") {
-				t.Fatalf("after %d events: %v", stored, err)
+				t.Fatalf("after %d events Append returned %v, want \"could not extend file\"", stored, err)
 			}
 		}
 		if got, err := j.HighestSequenceNr(t.Context(), "a"); got != stored || err != nil {
-			t.Fatalf("%d events were acknowledged, and the highest is %d, %v", stored, got, err)
+			t.Fatalf("%d events were acknowledged, but the highest sequence number is %d, %v", stored, got, err)
 		}
 	}
 	server.SetMaxFileSize(0)
@@ -67,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 	n := uint64(0)
 	for e, err := range j.Replay(t.Context(), "a", 1, journal.MaxSequenceNr) {
 		if n++; err != nil || e.SequenceNr != n || len(e.Payload) != len(payload) {
-			t.Fatalf("event %d: %d with %d bytes, %v", n, e.SequenceNr, len(e.Payload), err)
+			t.Fatalf("event %d has the number %d and %d bytes, %v, want %d bytes", n, e.SequenceNr, len(e.Payload), err, len(payload))
 		}
 	}
 	if n != stored+1 {

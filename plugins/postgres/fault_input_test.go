@@ -51,7 +51,7 @@ func TestOddIDs(t *testing.T) {
 			t.Errorf("%q: %v", w.ID, errs[i])
 		}
 		if i >= len(ids) && !errors.Is(errs[i], journal.ErrRejected) {
-			t.Errorf("%q: %v, want a rejection", w.ID, errs[i])
+			t.Errorf("Append to %q: %v, want ErrRejected", w.ID, errs[i])
 		}
 	}
 	for i, id := range ids {
@@ -99,7 +99,7 @@ func TestOddNames(t *testing.T) {
 		errs := j.Append(t.Context(), writes)
 		for k := range writes {
 			if err := errs[k]; (k >= 1 && k <= 3) != errors.Is(err, journal.ErrRejected) || k == 0 && err != nil {
-				t.Errorf("%q in write %d: %v", odd, k, err)
+				t.Errorf("%q in write %d: %v, want ErrRejected for writes 1 to 3 only", odd, k, err)
 			}
 		}
 	}
@@ -126,17 +126,17 @@ func TestTenThousandTags(t *testing.T) {
 		}
 		found, _ := readAll(t, j, journal.Criteria{Tag: tags[i]}, "")
 		if !slices.Equal(named(found), want) || !slices.Equal(found[0].Tags, tags) {
-			t.Errorf("tag %s finds %v", tags[i], named(found))
+			t.Errorf("a query by tag %s finds %v, want %v", tags[i], named(found), want)
 		}
 	}
 	if found, _ := readAll(t, j, journal.Criteria{Tag: "t"}, ""); len(found) > 0 {
-		t.Errorf("a query by an unused tag finds %v", named(found))
+		t.Errorf("a query by an unused tag finds %v, want no event", named(found))
 	}
 	if err := j.DeleteTo(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
 	if found, _ := readAll(t, j, journal.Criteria{Tag: tags[9999]}, ""); len(found) > 0 {
-		t.Errorf("deleted events were found: %v", named(found))
+		t.Errorf("a query finds the deleted events %v, want no event", named(found))
 	}
 }
 
@@ -164,7 +164,7 @@ func TestPayloads(t *testing.T) {
 		t.Fatalf("append: %v, want rejections of the writes that are too large", errs)
 	}
 	if rejected, ok := errors.AsType[*journal.RejectedError](errs[1]); !ok || rejected.SequenceNr != 2 || !strings.Contains(rejected.Error(), fmt.Sprint(most)) {
-		t.Errorf("too large: %v, want a rejection of event 2 with the limit", errs[1])
+		t.Errorf("the write that is too large: %v, want a rejection of event 2 with the limit", errs[1])
 	}
 	for i, w := range writes {
 		var got [][]byte
@@ -224,6 +224,6 @@ func TestClocks(t *testing.T) {
 		last = e.Time
 	}
 	if last.Before(times[0]) {
-		t.Errorf("the time of the entity decreased to %v", last)
+		t.Errorf("the last event time of the entity is %v, want at least %v", last, times[0])
 	}
 }

@@ -102,7 +102,7 @@ func name(t *testing.T, dsn string) string {
 }
 
 // TestServerRejectsCalls uses a server that rejects calls: the role lacks rights, the server became
-// read-only, or the tables are missing. Errors state the reason, rejected writes are not stored,
+// read-only, or the tables are missing. Errors contain the reason, rejected writes are not stored,
 // and all calls succeed after the repair.
 func TestServerRejectsCalls(t *testing.T) {
 	t.Parallel()
@@ -168,11 +168,11 @@ func TestServerRejectsCalls(t *testing.T) {
 			}
 			_, err := j.HighestSequenceNr(t.Context(), "a")
 			if c.reads != (err == nil) || err != nil && !errors.Is(err, c.want) {
-				t.Errorf("highest: %v", err)
+				t.Errorf("highest: %v, want success: %t, otherwise %v", err, c.reads, c.want)
 			}
 			for _, err := range j.Replay(t.Context(), "a", 1, 9) {
 				if c.reads != (err == nil) || err != nil && !errors.Is(err, c.want) {
-					t.Errorf("replay: %v", err)
+					t.Errorf("replay: %v, want success: %t, otherwise %v", err, c.reads, c.want)
 				}
 			}
 			run(c.repair)
@@ -181,7 +181,7 @@ func TestServerRejectsCalls(t *testing.T) {
 				return errs == nil || errors.Is(errs[0], journal.ErrConflict)
 			})
 			if highest, err := j.HighestSequenceNr(t.Context(), "a"); highest != 2 || err != nil {
-				t.Errorf("the highest number in the end is %d, %v, want 2", highest, err)
+				t.Errorf("after the repair the highest sequence number is %d, %v, want 2", highest, err)
 			}
 		})
 	}

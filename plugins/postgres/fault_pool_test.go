@@ -21,8 +21,8 @@ const (
 	recovered = 2500
 )
 
-// TestRecoveriesOnOneConnection runs 50 concurrent recoveries that call other methods inside of
-// their loops, on a pool of one connection.
+// TestRecoveriesOnOneConnection runs 50 concurrent recoveries on a pool of one connection. The loop
+// bodies of the recoveries call other methods.
 func TestRecoveriesOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})

@@ -52,7 +52,7 @@ func TestLogOfNotifications(t *testing.T) {
 	go func() { done <- j.Await(t.Context(), "") }()
 	pids := listening(t, dsn, 1)
 	if strings.Contains(log.String(), "notifications") { // slow statements may be logged
-		t.Errorf("logged without a reason: %s", &log)
+		t.Errorf("the log contains %s, want no such record", &log)
 	}
 	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
 	log.has(t, `level=WARN msg="no notifications from the server, polling instead" reason="FATAL: terminating connection`)
@@ -107,7 +107,7 @@ func TestLogOfAStall(t *testing.T) {
 	}
 	end() // the first observation of a stall is not logged
 	if strings.Contains(log.String(), "blocks all queries") {
-		t.Errorf("logged immediately:\n%s", &log)
+		t.Errorf("the stall was logged immediately:\n%s", &log)
 	}
 	end()
 	end()
@@ -130,7 +130,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 	db.ReportNoCall()
 	store(t, db.TestJournal(), eventsOf("a", 0, 1))
 	if log.String() != "" {
-		t.Errorf("logged without a reason: %s", &log)
+		t.Errorf("the log contains %s, want no such record", &log)
 	}
 	db.ReportAll()
 	for i := range uint64(3) {
@@ -192,7 +192,7 @@ func TestClientEncodingIsPinned(t *testing.T) {
 		store(t, j, write)
 		events, _ := readAll(t, j, journal.Criteria{Type: "größe", Tag: "ärger"}, "")
 		if len(events) != 3+i || events[2+i].Manifest != "→" || events[2+i].Writer != "knöterich" || events[0].ID != "größe|1" {
-			t.Errorf("read %+v", events)
+			t.Errorf("read %+v, want the event with the manifest → and the writer knöterich", events)
 		}
 	}
 	var odd int

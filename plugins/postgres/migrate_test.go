@@ -34,14 +34,14 @@ func TestManualMigration(t *testing.T) {
 	for i, m := range migrations {
 		missing, err := postgres.Migrate(t.Context(), dsn, postgres.Config{CheckOnly: true})
 		if err != nil || len(missing) != len(migrations)-i || missing[0].Name != m.Name {
-			t.Fatalf("%d steps are missing before %s: %v", len(missing), m.Name, err)
+			t.Fatalf("before %[2]s %[1]d steps are missing, %[3]v, want %[4]d", len(missing), m.Name, err, len(migrations)-i)
 		}
 		_, err = postgres.Open(t.Context(), dsn, postgres.Config{CheckOnly: true})
 		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), m.Name) {
 			t.Fatalf("before %s: %v, want ErrSchema", m.Name, err)
 		}
 		if m.Version != i+1 || !strings.HasPrefix(m.Name, fmt.Sprintf("%03d_", m.Version)) {
-			t.Errorf("%s has version %d", m.Name, m.Version)
+			t.Errorf("migration %s has version %d, want %d", m.Name, m.Version, i+1)
 		}
 		run(m.SQL)
 	}
@@ -56,7 +56,8 @@ func TestManualMigration(t *testing.T) {
 	run("DROP SCHEMA refold") // fails if anything is left
 }
 
-// The claims and the beginnings that version 2 stored as offsets become values of the column claim.
+// Version 2 of the schema stored claims, and the first positions of rebuilds, as offsets. The
+// migration moves them to the column claim.
 func TestMigrateClaims(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -130,7 +131,7 @@ func TestConfig(t *testing.T) {
 		Schema: "pg_mine", MaxConns: -1, MaxAppends: -1, MaxSnapshotSize: 1 << 30, PollInterval: -1,
 	})
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("Open with an invalid Config returned no error")
 	}
 	for _, field := range []string{"Schema", "MaxConns", "MaxAppends", "MaxSnapshotSize", "PollInterval"} {
 		if !strings.Contains(err.Error(), "Config."+field+" ") {

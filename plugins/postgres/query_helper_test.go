@@ -86,7 +86,7 @@ func readAll(tb testing.TB, j journal.Querier, q journal.Criteria, after journal
 			tb.Fatalf("query %+v after %q: %v", q, after, err)
 		}
 		if page.Next.Compare(after) < 0 || page.More && page.Next == after {
-			tb.Fatalf("query %+v after %q ends at %q, more: %v", q, after, page.Next, page.More)
+			tb.Fatalf("query %+v after %q leads back to %q or does not advance, more: %v", q, after, page.Next, page.More)
 		}
 		all = append(all, page.Events...)
 		after = page.Next

@@ -26,7 +26,7 @@ func TestOffsets(t *testing.T) {
 		}
 	}
 	if postgres.FormatOffset(9).Compare(postgres.FormatOffset(10)) >= 0 {
-		t.Error("offsets compare differently from their ordinals")
+		t.Error("the offset of 9 is not before the offset of 10")
 	}
 	for _, o := range []journal.Offset{"1", "pg1:", "pg1:0", "pg1:01", "pg1:+1", "pg1:-1", "pg1: 1", "pg1:1 ", "pg1:1x", "pg2:1", "pg1:9223372036854775808", "pg1:१", "\x00", "lv1:1"} {
 		if _, err := postgres.ParseOffset(o); !errors.Is(err, journal.ErrOffset) {
@@ -133,7 +133,7 @@ func checkQuery(t *testing.T, j *postgres.Journal, q journal.Criteria, all []jou
 		last = got[i].Offset
 	}
 	if end, err := j.End(t.Context()); err != nil || end != next {
-		t.Errorf("%+v: read up to %q, the end is %q (%v)", q, next, end, err)
+		t.Errorf("%+v: read up to %q, want the end %q (%v)", q, next, end, err)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestPlans(t *testing.T) {
 		} {
 			sql, params := db.QueryStatement(c.q, events/10, events)
 			if window, _ := params[2].(int64); window > 200_000 {
-				t.Errorf("%+v has a window of %d ordinals", c.q, window)
+				t.Errorf("%+v has a window of %d ordinals, want at most 200,000", c.q, window)
 			}
 			var plan []byte
 			if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, params...).Scan(&plan); err != nil {

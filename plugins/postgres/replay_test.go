@@ -64,7 +64,7 @@ func TestReplayOfAllSizes(t *testing.T) {
 			expected = append(expected, n)
 		}
 		if !slices.Equal(got, expected) {
-			t.Errorf("from %d to %d: %d events, want %d", c[0], c[1], len(got), len(expected))
+			t.Errorf("Replay from %d to %d yielded %d events, want %d", c[0], c[1], len(got), len(expected))
 		}
 	}
 }

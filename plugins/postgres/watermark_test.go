@@ -86,7 +86,7 @@ func TestLateCommitBlocksReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _ := readAll(t, j, journal.Criteria{}, next); !slices.Equal(named(got), want) {
-				t.Errorf("read %v afterwards, want %v", named(got), want)
+				t.Errorf("read %v after the late append was settled, want %v", named(got), want)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func appendLate(t *testing.T, db *postgres.DB, dsn string, writes ...journal.Wri
 }
 
 // TestLockIsBelowDrawnOrdinals checks that an append holds one lock whose key is lower than all of
-// its ordinals. The watermark depends on it.
+// its ordinals. The watermark depends on this property.
 func TestLockIsBelowDrawnOrdinals(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -128,7 +128,7 @@ func TestLockIsBelowDrawnOrdinals(t *testing.T) {
 			t.Fatal(err)
 		}
 		if locks != 1 || key >= first {
-			t.Errorf("%+v: %d locks, the lowest key is %d, the first ordinal %d", size, locks, key, first)
+			t.Errorf("%+v: %d locks with the lowest key %d, want 1 lock with a key below the first ordinal %d", size, locks, key, first)
 		}
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestPreparedTransactionBlocksReaders(t *testing.T) {
 	server.Restart(t)
 	db := openStore(t, dsn, postgres.Config{})
 	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
-		t.Errorf("read %v during a prepared append, after a crash", named(got))
+		t.Errorf("read %v during a prepared append, after a crash, want nothing", named(got))
 	}
 	execute(t, connect(t, dsn), "COMMIT PREPARED 'late'")
 	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {

@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// wire counts the messages to the server and cuts the connection at one of them: before it is sent,
-// or after it, so that only the response is lost.
+// wire counts the messages to the server and cuts the connection at one of them. The cut is before
+// the message is sent, or after it, so that only the response is lost.
 type wire struct {
 	cut       int64 // which message, from 1
 	afterSend bool
@@ -145,7 +145,7 @@ func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 	wantSums(t, plain, want)
 	for _, p := range projections {
 		if got := p.Status(); got.Skipped != 0 {
-			t.Errorf("%d events were skipped", got.Skipped)
+			t.Errorf("%d events were skipped, want 0", got.Skipped)
 		}
 	}
 }
@@ -183,12 +183,12 @@ func TestServerKilled(t *testing.T) {
 	}
 	wantSums(t, pool, want)
 	if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
-		t.Errorf("%d skipped and %d restarts, want none and some", got.Skipped, got.Restarts)
+		t.Errorf("%d skipped and %d restarts, want 0 skipped and at least 1 restart", got.Skipped, got.Restarts)
 	}
 }
 
-// An event whose statement fails is isolated in its batch, whether the failure shows immediately,
-// is hidden by the handler, or shows at the commit.
+// An event whose statement fails is isolated in its batch. The failure is returned by the
+// statement, ignored by the handler, or returned by the commit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -236,7 +236,7 @@ func TestPoison(t *testing.T) {
 		}
 		wantSums(t, pool, want)
 		if len(skipped) != 1 || skipped[0].SequenceNr != 33 {
-			t.Errorf("%s: skipped %v, want the event 33", name, skipped)
+			t.Errorf("%s: skipped %v, want event 33", name, skipped)
 		}
 	}
 }
@@ -279,8 +279,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// A deadlock followed by a failure to connect is not attributed to an event, which therefore is not
-// skipped.
+// A deadlock that is followed by a failure to connect is not attributed to an event. No event is
+// therefore skipped.
 func TestOutageAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	var outage atomic.Bool
@@ -311,7 +311,7 @@ func TestOutageAfterADeadlock(t *testing.T) {
 	}
 	wantSums(t, pool, want)
 	if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
-		t.Errorf("%d skipped and %d restarts, want none and some", got.Skipped, got.Restarts)
+		t.Errorf("%d skipped and %d restarts, want 0 skipped and at least 1 restart", got.Skipped, got.Restarts)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestFencedBeforeWork(t *testing.T) {
 	err := store.Apply(t.Context(), move, func(ctx context.Context, _ pgx.Tx) error {
 		go func() { //nolint:contextcheck // another process
 			result <- store.Apply(t.Context(), move, func(context.Context, pgx.Tx) error {
-				t.Error("the fenced Apply called its handler")
+				t.Error("the fenced Apply called its handler, want no call")
 				return nil
 			})
 		}()

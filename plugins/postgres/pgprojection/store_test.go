@@ -41,7 +41,7 @@ func TestNewStoreErrors(t *testing.T) {
 			t.Errorf("schema %q: %v, want ErrInvalid about Config.Schema", bad, err)
 		}
 		if _, err := postgres.Migrate(t.Context(), unavailable, postgres.Config{Schema: bad}); err == nil || !strings.Contains(err.Error(), "Config.Schema is ") {
-			t.Errorf("schema %q of postgres.Config: %v, want an error too", bad, err)
+			t.Errorf("schema %q of postgres.Config: %v, want an error about Config.Schema", bad, err)
 		}
 	}
 	for _, good := range []string{"", "refold", "My_schema-2", strings.Repeat("a", 63)} {
@@ -51,7 +51,7 @@ func TestNewStoreErrors(t *testing.T) {
 	}
 	_, err := pgprojection.NewStore(nil, pgprojection.Config{Schema: "a b"})
 	if !errors.Is(err, projection.ErrInvalid) || !strings.Contains(err.Error(), "pool is nil") || !strings.Contains(err.Error(), "Config.Schema") {
-		t.Errorf("no pool: %v, want ErrInvalid about both", err)
+		t.Errorf("NewStore without a pool and with an invalid schema: %v, want ErrInvalid about both", err)
 	}
 }
 
