@@ -28,7 +28,7 @@ const adminService = "ddata"
 const (
 	commandStats   = "stats"   // the statistics of one or all replicators
 	commandKeys    = "keys"    // a list of keys
-	commandGet     = "get"     // a value, or a part of one
+	commandGet     = "get"     // a value, or a part of a value
 	commandDigests = "digests" // the digests of all buckets of the keys
 	commandBucket  = "bucket"  // the digests of the keys in one bucket
 )

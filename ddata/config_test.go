@@ -27,8 +27,7 @@ func (w *world) quick(r *ddata.Replicator) bool {
 	return time.Since(began) < 100*time.Millisecond
 }
 
-// With PreferOldest, requests go to the oldest nodes. Otherwise requests go to reachable nodes
-// before unreachable ones.
+// With PreferOldest, requests go to the oldest nodes. Without PreferOldest, requests go to reachable nodes before unreachable nodes.
 func TestRequestOrder(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

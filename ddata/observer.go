@@ -212,8 +212,8 @@ func (t *readKeys) take() (keys []string) {
 	return keys
 }
 
-// logThrottled writes a log line unless there was one with the same message within the last minute,
-// because other nodes or users can cause many such lines.
+// logThrottled writes a log line unless a line with the same message was written within the last
+// minute, because other nodes or users can cause many such lines.
 func (r *Replicator) logThrottled(level slog.Level, message string, attrs ...slog.Attr) {
 	r.throttle.Log(r.base, r.log, message, level, message, attrs...)
 }

@@ -207,8 +207,8 @@ func TestForeignSelf(t *testing.T) {
 }
 
 // Nodes that hold another type refuse a write, and the error reports the refusals. If all nodes
-// refuse, the write fails at once. Otherwise it fails at the timeout, with the nodes that have not
-// answered.
+// refuse, the write fails at once. If some nodes do not answer, the write fails at the timeout, and
+// the error contains these nodes.
 func TestTypeMismatchOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

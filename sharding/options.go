@@ -327,7 +327,7 @@ func (s *shell) mismatchErr() error {
 	return nil
 }
 
-// Strategy decides which nodes host shards. The coordinator calls its methods one at a time. They
+// Strategy decides which nodes host shards. The coordinator calls its methods one at a time. A call
 // may take up to Tuning.StrategyTimeout. A call that fails or panics has no effect and is repeated
 // later.
 type Strategy interface {

@@ -49,7 +49,7 @@ func TestAwaitReady(t *testing.T) {
 		c := w.start("c")
 		w.up(a, b, c)
 		w.must(c.region.AwaitReady(w.Context()))
-		w.must(a.Shutdown(w.Context())) // b now runs the coordinator, which accepts the settings of b and rejects those of c
+		w.must(a.Shutdown(w.Context())) // b now runs the coordinator, which accepts the settings of b and rejects the settings of c
 		always(a, "ended and ready", sharding.ErrStopped)
 		w.sleep(time.Minute)
 		if s, failed := c.region.State(w.Context()); failed != nil || !errors.Is(s.Mismatch, sharding.ErrMismatch) {

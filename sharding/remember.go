@@ -147,7 +147,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 		err := call(ctx)
 		cancel()
 		if before != nil {
-			<-before // the call has timed out, but the next one must still wait for the previous call
+			<-before // even if the previous call has timed out, the next call must wait for its return
 		}
 		close(done)
 		s.post(func() {

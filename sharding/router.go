@@ -28,7 +28,7 @@ const (
 	kindQuery transport.Kind = 203 // a request
 )
 
-// router dispatches the messages of a node to its regions. There is one for each node.
+// router dispatches the messages of a node to its regions. Each node has one router.
 type router struct {
 	node *cluster.Node
 	asks askTable
@@ -320,8 +320,7 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *hos
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }
 
-// dropAbandoned removes commands whose callers no longer wait from the buffers of the region: they
-// take room, and a leaving region would wait for them.
+// dropAbandoned removes commands whose callers no longer wait from the buffers of the region: such commands take room, and a leaving region would wait for them.
 func (s *shell) dropAbandoned() {
 	var gone []uint64
 	for at := range s.machine.Buffered(s.now()) {

@@ -197,8 +197,7 @@ type JournalStores struct {
 	Snapshots snapshot.Store
 	// SnapshotEvery is the number of events between snapshots. Defaults to 1,000.
 	SnapshotEvery int
-	// KeepSnapshots is how many snapshots are kept in addition to the newest one. Events and
-	// snapshots up to the oldest kept one are deleted. Defaults to 2; a negative value means none.
+	// KeepSnapshots is how many snapshots are kept in addition to the newest one. Events and snapshots up to the oldest kept snapshot are deleted. Defaults to 2; a negative value means none.
 	KeepSnapshots int
 }
 
@@ -277,7 +276,7 @@ func (b *backgroundTask) start(ctx context.Context, f func(ctx context.Context))
 	return true
 }
 
-// close waits for the running function and rejects further ones.
+// close waits for the running function and rejects further functions.
 func (b *backgroundTask) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -117,7 +117,7 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 	return left, right, sep, added
 }
 
-// put sets the value of a key if kept is true. Otherwise it deletes the key.
+// put sets the value of a key if kept is true, and deletes the key if kept is false.
 func (t tree[V]) put(key string, val V, kept bool) tree[V] {
 	if !kept {
 		return t.delete(key)

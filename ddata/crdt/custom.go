@@ -145,8 +145,7 @@ type Prunable[T any] interface {
 // Definition describes a user's type for NewTypes. Create one with Define or DefineDelta.
 type Definition struct{ d *definition }
 
-// definition is a user's type. Its functions and those of its ops are user code, which may panic,
-// so callers wrap them in catchPanic.
+// definition is a user's type. Its functions and the methods of its ops are user code and may panic. Callers therefore wrap them in catchPanic.
 type definition struct {
 	name         string
 	typ          reflect.Type

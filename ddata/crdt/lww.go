@@ -12,10 +12,10 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// LWWRegister holds one value, the last one written: the value with the highest timestamp, or that
-// of the lowest node if timestamps are equal. Use it where the choice between concurrent writes
-// does not matter, or where timestamps come from a source that orders writes correctly. The zero
-// value is unset. It is immutable.
+// LWWRegister holds one value, the last one written: the value with the highest timestamp. If
+// timestamps are equal, the value of the lowest node wins. Use a register where the choice between
+// concurrent writes does not matter, or where timestamps come from a source that orders writes
+// correctly. The zero value is unset. It is immutable.
 //
 // Clocks of nodes differ and may jump. A write of a node whose clock is ahead wins over later
 // writes of other nodes. With DefaultClock, a write always wins over the value that the writing

@@ -73,7 +73,7 @@ func TestDefaultClock(t *testing.T) {
 	if other := must(register{}.Set(a, "y")); other.Timestamp() != 9002 {
 		t.Errorf("another register: got %d, want 9002", other.Timestamp())
 	}
-	// A timestamp that is far ahead does not raise those of other registers.
+	// A timestamp that is far ahead does not raise the timestamps of other registers.
 	tomorrow := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64/2)))
 	if tomorrow = must(tomorrow.Set(a, "z")); tomorrow.Timestamp() != math.MaxInt64/2+1 {
 		t.Errorf("after a timestamp far ahead: got %d, want one more than that timestamp", tomorrow.Timestamp())

@@ -488,8 +488,8 @@ func (m ORMap[K, V]) put(self *Self, c *ormap, key string, value V) (ORMap[K, V]
 }
 
 // Update returns the map with the value of a key replaced by the result of f. f receives the
-// current value, or the empty value if the key does not exist. The error is that of f, or one that
-// Put returns.
+// current value, or the empty value if the key does not exist. The error is the error of f, or an
+// error that Put returns.
 func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V], error) {
 	c, k, err := m.entry(key)
 	if err != nil {

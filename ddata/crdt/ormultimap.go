@@ -27,7 +27,7 @@ func multiShape[K, E any](k kind) shape {
 }
 
 // WithValueDeltas returns the variant with value deltas. The map must be empty and without history,
-// or already be of that variant. Otherwise the error matches ErrType.
+// or already be of that variant. For any other map, the error matches ErrType.
 func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 	c, err := m.core()
 	if err != nil {

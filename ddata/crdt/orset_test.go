@@ -94,7 +94,7 @@ func TestORSetRemovalIsCausal(t *testing.T) {
 	}
 }
 
-// An addition replaces the additions that its node had seen. It also replaces them on other nodes.
+// An addition replaces the additions that its node had seen. The new addition also replaces them on other nodes.
 func TestORSetAdditionReplaces(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -328,8 +328,7 @@ func TestORSetAgainstAMap(t *testing.T) {
 	}
 }
 
-// A removal may arrive before the addition that it removes. It does not hide other additions of the
-// same node. A full merge repairs the set.
+// A removal may arrive before the addition that it removes. Such a removal does not hide other additions of the same node. A full merge repairs the set.
 func TestORSetRemovalBeforeAddition(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "bb"), self(t, "ccc")

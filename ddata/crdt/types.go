@@ -20,8 +20,8 @@ type Types struct {
 }
 
 // NewTypes returns a table of types. elements registers the Go types of elements, keys and register
-// values that are not of a basic kind (string, integer, bool, float, bytes); nil if there are none.
-// The error joins the errors of all definitions.
+// values that are not of a basic kind (string, integer, bool, float, bytes). It is nil if there are
+// no such types. The error joins the errors of all definitions.
 func NewTypes(elements *codec.Registry, own ...Definition) (*Types, error) {
 	t := &Types{elements: elements, byName: make(map[string]*definition, len(own)), byType: make(map[reflect.Type]*definition, len(own))}
 	errs := []error{elements.Err()}

@@ -424,8 +424,7 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 	}
 }
 
-// An entry that has changed lately is listed without a digest. The digest would be expensive and
-// would differ anyway.
+// An entry that has changed lately is listed without a digest. Computing the digest would be expensive, and the nodes would have different digests in any case.
 func TestRecentChangeHasNoDigest(t *testing.T) {
 	t.Parallel()
 	w := withoutGossip(t, 2)

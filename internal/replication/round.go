@@ -124,7 +124,7 @@ func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
 	return r
 }
 
-// ask sends the request to those of the first n targets that have not received it yet.
+// ask sends the request to the targets among the first n that have not received it yet.
 func (m *Machine) ask(r *round, n int) {
 	for i := range r.targets[:min(n, len(r.targets))] {
 		if t := &r.targets[i]; !t.asked && !t.done {

@@ -14,14 +14,14 @@ import (
 
 type subscriptions struct {
 	byNr        map[uint64]*subscription
-	exact       map[string][]*subscription // active ones
-	prefixes    []*subscription            // active ones
+	exact       map[string][]*subscription // active subscriptions
+	prefixes    []*subscription            // active subscriptions
 	pending     []*subscription            // subscriptions that are not active yet
 	changed     []changedKey
 	changedKeys map[string]bool // the keys of changed
 }
 
-// subscription is one subscription. It is active once the initial events were sent.
+// subscription is a Subscribe input with its state. It is active once the initial events were sent.
 type subscription struct {
 	Subscribe
 	active bool

@@ -177,8 +177,7 @@ type CoordinatorReply struct{ coordinator.Input }
 // Rebalance requests the coordinator to call its strategy at once.
 type Rebalance struct{}
 
-// ShardInput is an input for a run of a shard from the host of entities or the store of remembered
-// ones: Started, Ended, Passivate, Busy, Loaded, LoadFailed, Updated or UpdateFailed.
+// ShardInput is an input for a run of a shard from the host of entities or the store of remembered entities: Started, Ended, Passivate, Busy, Loaded, LoadFailed, Updated or UpdateFailed.
 type ShardInput struct {
 	ShardRun
 	shard.Input

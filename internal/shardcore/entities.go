@@ -83,8 +83,8 @@ func (m *Machine) tickRuns() {
 }
 
 // shareLimits divides the limits of the node among its shards. With thousands of shards the shares
-// rarely change. While they stay the same, no shard is stepped: otherwise each start and end of a
-// shard would step all shards.
+// rarely change. While the shares stay the same, no shard is stepped. Without this check, each
+// start and end of a shard would step all shards.
 func (m *Machine) shareLimits() {
 	m.shared = len(m.runs)
 	limits := m.limits(m.shared)

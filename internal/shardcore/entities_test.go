@@ -88,7 +88,7 @@ func (e *entity) work() {
 		l := w.sentMessages[nr-1]
 		from := fmt.Sprint(l.from.node, l.entity)
 		if l.entity != e.at.entity || nr <= w.last[from] {
-			w.fail("%s gets message %d of %s for %s after %d", e.at.entity, nr, from, l.entity, w.last[from])
+			w.fail("%s gets message %d of %s for %s after message %d", e.at.entity, nr, from, l.entity, w.last[from])
 		}
 		w.last[from] = nr
 		l.results++

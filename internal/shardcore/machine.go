@@ -184,7 +184,7 @@ func (m *Machine) updateMembers(in Members) {
 		return
 	}
 	m.joined = m.joined || self
-	if !m.halted || !m.stopped { // otherwise restart passes the membership to the next region
+	if !m.halted || !m.stopped { // if both are true, restart passes the membership to the next region
 		m.regionStep(region.Members{Members: m.members.Members})
 	}
 	m.stepCoordinator(m.view())

@@ -21,10 +21,11 @@ import (
 // from Touched.
 //
 // Invalidation. The effects of a step may inform other nodes of a move. Before the driver applies
-// them, it therefore sets the route to Restricted. It does so after each step that changes
-// Machine.RouteVersion, and for the shard of a message after the step of that message. The driver
-// sets the new route only after it has applied the effects. It calls Add after the earlier messages
-// of the entity are in its mailbox, and Remove before it requests an entity to stop.
+// them, it therefore sets the route to Restricted. The driver sets the route to Restricted after
+// each step that changes Machine.RouteVersion, and for the shard of a message after the step of
+// that message. The driver sets the new route only after it has applied the effects. It calls Add
+// after the earlier messages of the entity are in its mailbox, and Remove before it requests an
+// entity to stop.
 //
 // Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
 // which they reach the path. A message passes only if no earlier message of its origin waits;

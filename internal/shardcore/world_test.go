@@ -219,7 +219,7 @@ func (h *host) perform(out shardcore.Effects) {
 		w.hit[n.Kind.String()]++
 	}
 	for _, m := range out.Malformed {
-		w.fail("%v: %v", h.node, m.Err)
+		w.fail("%v received a malformed frame: %v", h.node, m.Err)
 	}
 	for _, r := range out.Refused {
 		w.refused(h, r)
@@ -318,7 +318,7 @@ func (h *host) check(data []byte) {
 	w := h.w
 	m, err := coordinator.DecodeMessage(data)
 	if err != nil {
-		w.fail("%v", err)
+		w.fail("%v sends a malformed message: %v", h.node, err)
 	}
 	w.hit[m.Kind.String()]++
 	c := h.m.LocalCoordinator()

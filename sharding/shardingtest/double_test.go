@@ -129,7 +129,7 @@ type coordinators struct {
 	claimFailed bool // the last claim failed
 }
 
-// state returns the stored state. It is called with the lock of the place.
+// state returns the stored state. The caller holds the lock of the place.
 func (d *double) state() *state {
 	if d.place.states == nil {
 		d.place.states = map[string]*state{}
@@ -194,7 +194,7 @@ func (c *coordinators) save(change *sharding.Change) error {
 
 type remembered struct{ *double }
 
-// shard returns the stored entities. It is called with the lock of the place.
+// shard returns the stored entities. The caller holds the lock of the place.
 func (r *remembered) shard(s sharding.Shard) *entities {
 	if r.bug.one {
 		s = 0

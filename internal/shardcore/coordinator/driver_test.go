@@ -15,8 +15,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// driver drives one coordinator by hand. It answers AskStrategy with LeastShards, and performs
-// saves, unless these are held.
+// driver drives one coordinator step by step. It answers AskStrategy with LeastShards, and performs saves unless hold is set.
 type driver struct {
 	t          *testing.T
 	m          *coordinator.Machine

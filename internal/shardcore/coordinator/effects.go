@@ -123,8 +123,7 @@ type Reason uint8
 const (
 	Terminated       Reason = 1 + iota // the Terminate input ended it
 	SupersededByTerm                   // a coordinator with a higher term exists
-	// Diverged means that the stored state is neither the previous state nor the one after the
-	// change. A new coordinator has to load it.
+	// Diverged means that the stored state is neither the previous state nor the state after the change. A new coordinator has to load it.
 	Diverged
 )
 
@@ -233,7 +232,7 @@ type ShardsAdded struct {
 
 // HomesChosen answers AskStrategy with a region for each request, in order. A zero node means that
 // there is none. Each AskStrategy has exactly one answer: if the strategy fails or takes too long,
-// there are no regions.
+// the answer contains no region.
 type HomesChosen struct {
 	ID    uint64
 	Homes []identity.Node

@@ -98,7 +98,7 @@ func (e *Entities) Touch(now time.Duration, id string) []string {
 	return e.stop
 }
 
-// Remove forgets an entity that stops or has stopped. It ignores an unknown one.
+// Remove forgets an entity that stops or has stopped. It ignores an unknown entity.
 func (e *Entities) Remove(id string) {
 	at, active := e.active[id]
 	if !active {

@@ -154,7 +154,7 @@ func (m *Machine) replyFlush(from identity.Node, f Frame) {
 // this requires.
 func (m *Machine) allArrived() bool {
 	for hop, path := range m.inFlight {
-		if len(path) > len(m.flushing[hop]) { // otherwise all are being flushed already
+		if len(path) > len(m.flushing[hop]) { // if the numbers are equal, all shards are being flushed already
 			m.startFlush(slices.Sorted(maps.Keys(path)), hop)
 		}
 	}

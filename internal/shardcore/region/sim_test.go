@@ -221,7 +221,7 @@ func (w *world) act(h *hostedShard, a region.Action) {
 		}
 		from := fmt.Sprint(w.sender[a.Token].node, a.Shard)
 		if a.Token <= w.last[from] || w.shard[a.Token] != a.Shard {
-			w.fail("message %d of %s arrived after %d", a.Token, from, w.last[from])
+			w.fail("message %d of %s arrived after message %d", a.Token, from, w.last[from])
 		}
 		w.last[from] = a.Token
 		w.results[a.Token]++

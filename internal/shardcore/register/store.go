@@ -59,7 +59,7 @@ func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed
 }
 
 // readAll returns the state and the highest term. It writes the state back to a majority before it
-// reads the claims. Afterwards the state is as durable as an acknowledged one.
+// reads the claims. Afterwards the state is as durable as an acknowledged state.
 func (r *Store) readAll(ctx context.Context) (storedState, uint64, error) {
 	h, err := r.read(ctx, true)
 	if err != nil {

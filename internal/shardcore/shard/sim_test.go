@@ -59,7 +59,7 @@ func (w *world) perform(out shard.Effects) {
 	w.load = w.load || out.Load
 	if out.Update != nil {
 		if w.update != nil {
-			w.fail("two updates at the same time")
+			w.fail("an update is requested while another one is being stored")
 		}
 		w.update = out.Update
 	}
@@ -92,7 +92,7 @@ func (w *world) perform(out shard.Effects) {
 		}
 	}
 	if starting > w.cfg.Starts {
-		w.fail("%d entities are starting", starting)
+		w.fail("%d entities are starting, want at most %d", starting, w.cfg.Starts)
 	}
 	if out.Done != 0 {
 		if w.done = out.Done; len(w.live) > 0 {
@@ -134,7 +134,7 @@ func (w *world) work() {
 		token := at.mailbox[0]
 		at.mailbox = at.mailbox[1:]
 		if token <= w.last[id] {
-			w.fail("%s gets message %d after %d", id, token, w.last[id])
+			w.fail("%s gets message %d after message %d", id, token, w.last[id])
 		}
 		w.last[id] = token
 		w.results[token]++

@@ -45,7 +45,7 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 	line("port: %d", clientPort)
 	if c.JetStream {
 		line("jetstream { store_dir: %q }", dir)
-	} else { // no JetStream with routes: it would need a cluster of three servers
+	} else { // no JetStream with routes, because JetStream would need a cluster of three servers
 		c.cluster(line, routePort)
 	}
 	line("authorization { timeout: 120, users: [") // seconds, for a client on a busy machine

@@ -38,8 +38,9 @@ func places() []string {
 }
 
 // FindBinaries returns the directory with initdb and postgres of a supported version. If
-// REFOLD_POSTGRES_BIN is set, it is that directory. Otherwise it is a directory in the path, or the
-// newest version in the directories of packages. The error matches ErrNoBinaries.
+// REFOLD_POSTGRES_BIN is set, FindBinaries returns that directory. If not, it returns a directory
+// in the path, or the directory of the newest version that a package has installed. The error
+// matches ErrNoBinaries.
 func FindBinaries(ctx context.Context) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := majorVersion(ctx, dir); err != nil {
