@@ -21,9 +21,9 @@ type outcome uint8
 
 const (
 	waits   outcome = iota
-	done            // stored
-	failed          // stored or not
-	refused         // not delivered
+	done            // the command is stored
+	failed          // the command may be stored or not
+	refused         // the command is not delivered
 	unknown         // the node is gone, or the reply is late
 )
 
@@ -33,7 +33,7 @@ type command struct {
 	account   *account
 	at        *shardNode // the node that holds the command, or has sent it
 	to        *shardNode // the receiver while the command is in flight, else nil
-	before    env.Gap    // losses on the link to that receiver before the command was sent
+	before    env.Gap    // losses on the link to the receiver before the command was sent
 	delivered bool
 	refused   bool
 	dropped   bool // dropped by a node that ignores the sender

@@ -39,7 +39,7 @@ type shardNode struct {
 	gone               bool   // the process has ended
 	stopped            bool   // the region stopped in an earlier step and does not start again
 	drains             int    // number of drains
-	wrongSetting       string // the setting that differs from other nodes, "" if none
+	wrongSetting       string // the setting that differs from the setting of other nodes, "" if there is none
 	region             uint64 // number of the region
 	left               func() // called when the region has ended
 	hasSingleton       bool
@@ -51,13 +51,13 @@ type shardNode struct {
 	routes       uint64                   // route version of the last check
 	since        time.Duration            // start of the region
 	term         uint64                   // highest term that the region has seen
-	askedAt      time.Duration            // first request since the last message of a coordinator
+	askedAt      time.Duration            // time of the first request after the last message of a coordinator
 	open         map[uint64]identity.Node // commands sent to other nodes without a reply
 	asked        []uint64                 // by shard: the last command of the final check
 	sentRequests map[string]bool
 	register     *statereg.Store
 	storeCalls   map[*storeCall]bool
-	waitingCalls map[uint64]*storeCall // by the number of the request
+	waitingCalls map[uint64]*storeCall // store calls that wait for a reply, by the number of the request
 	forced       bool                  // stopped by force although it had time
 }
 

@@ -50,7 +50,8 @@ type asked struct {
 	request request
 }
 
-// tally is a sum of acknowledged additions, and of those with an unknown outcome.
+// tally holds two sums of additions: the acknowledged additions, and the additions with an unknown
+// outcome.
 type tally struct{ certain, perhaps int64 }
 
 // fate records the acknowledged and the attempted changes of an element.
@@ -79,7 +80,7 @@ func (c *crowd) resume() {
 	}
 }
 
-// rest stops the clients and waits for their answers.
+// rest stops the clients and waits for the answers to their requests.
 func (c *crowd) rest() {
 	c.s.t.Helper()
 	c.resting = true
@@ -214,7 +215,7 @@ func (t *tally) add(n int64, certain bool) {
 	}
 }
 
-// admits reports whether a sum is possible.
+// admits reports whether the value of a counter is possible after the additions of the tally.
 func (t *tally) admits(n int64) bool { return t.certain <= n && n <= t.certain+t.perhaps }
 
 // until waits until the given number of additional changes is acknowledged.
@@ -240,7 +241,7 @@ func (c *crowd) query(names []string, r request) []string {
 	}
 }
 
-// queryOnce is query without repetition. It returns the error of a node.
+// queryOnce sends the request to each node once. It returns the error of a node that fails.
 func (c *crowd) queryOnce(names []string, r request) (out []string, why string) {
 	c.s.t.Helper()
 	ids := make([]uint64, len(names))

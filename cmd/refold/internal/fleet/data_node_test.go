@@ -43,7 +43,7 @@ type extraReport struct {
 // leaseTimeout is the time-out of leases without renewal.
 const leaseTimeout = 5 * time.Second
 
-// raw encodes the configuration.
+// raw returns the configuration as JSON.
 func (x extra) raw() json.RawMessage {
 	data, err := json.Marshal(x)
 	if err != nil {
@@ -52,7 +52,8 @@ func (x extra) raw() json.RawMessage {
 	return data
 }
 
-// extension returns the extension of the nodes. It closes the leases when its process ends.
+// extension returns the extension of the nodes. The extension closes the leases when its process
+// ends.
 func extension(log *slog.Logger) Extension {
 	var leases lease.Store
 	return Extension{

@@ -106,7 +106,7 @@ func (h *dataCluster) kill(names ...string) {
 // some returns a random number of changes.
 func (h *dataCluster) some() int { return 1 + h.crowd.rand.IntN(200) }
 
-// others returns all nodes except some.
+// others returns all nodes except the given ones.
 func (h *dataCluster) others(but []string) []string {
 	return slices.DeleteFunc(slices.Clone(h.names), func(n string) bool { return slices.Contains(but, n) })
 }

@@ -40,8 +40,8 @@ type process struct {
 	dead  chan struct{}
 }
 
-// newFleet returns an empty fleet. The command is a program with the arguments that make it call
-// Serve. The standard error of the children goes to stderr.
+// newFleet returns an empty fleet. The command starts a child: a program with the arguments that
+// make the program call Serve. The standard error of the children goes to stderr.
 func newFleet(command []string, stderr io.Writer) *Fleet {
 	return &Fleet{command: command, stderr: console.Synchronized(stderr), reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
 }
@@ -109,7 +109,7 @@ func (f *Fleet) pass(r Report) {
 	}
 }
 
-// Next returns the next report of any node. Its error is the cause of ctx.
+// Next returns the next report of any node. If ctx ends first, it returns the cause of ctx.
 func (f *Fleet) Next(ctx context.Context) (Report, error) {
 	select {
 	case r := <-f.reports:

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // quick reports whether the test must be quick, because of -short. The tests of this package wait
-// for time-outs of the failure detector; a quick run starts no cluster.
+// for time-outs of the failure detector. A quick run therefore starts no cluster.
 func quick(t *testing.T) bool {
 	t.Helper()
 	if testing.Short() {

@@ -169,7 +169,8 @@ func TestIndirectlyConnectedNodes(t *testing.T) {
 	s.survive("a", "c", "e")
 }
 
-// While the broker is down, no node hosts anything. After its restart the members are the same.
+// While the broker is down, no node hosts anything. After the restart of the broker the members are
+// the same as before.
 func TestBrokerDown(t *testing.T) {
 	t.Parallel()
 	if quick(t) {

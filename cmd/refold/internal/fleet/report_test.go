@@ -27,7 +27,7 @@ type Node struct {
 	Extra json.RawMessage `json:",omitempty"`
 }
 
-// Report is a message from a child. One field is set, in addition to Node and At.
+// Report is a message from a child. One other field is set in addition to Node and At.
 type Report struct {
 	Node identity.Node
 	// At is the wall-clock time, which is the same for all processes on a machine.
@@ -36,7 +36,8 @@ type Report struct {
 	View *View `json:",omitempty"`
 	// Extra is a value from the Extension.
 	Extra json.RawMessage `json:",omitempty"`
-	// Ended is the reason why the node is no longer a member. It is the last report.
+	// Ended is the reason why the node is no longer a member. This report is the last one that the
+	// child sends.
 	Ended string `json:",omitempty"`
 	// Exit is the exit status of the process. The parent creates this report.
 	Exit string `json:",omitempty"`

@@ -81,7 +81,7 @@ func (l *logs) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// emptyScene returns a scene without nodes.
+// emptyScene returns a scene without running nodes.
 func emptyScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	program, err := os.Executable()
@@ -102,7 +102,7 @@ func emptyScene(t *testing.T, names ...string) *scene {
 	return s
 }
 
-// newScene starts nodes named a, b and so on, the first of which is the oldest.
+// newScene starts nodes named a, b and so on. Node a is the oldest.
 func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Access, leases nats.Access) *scene {
 	t.Helper()
 	s := emptyScene(t, slices.Sorted(maps.Keys(access))...)
@@ -232,8 +232,8 @@ func (s *scene) survive(names ...string) {
 }
 
 // alone checks that two instances of the singleton never ran at the same time for longer than
-// allowed. Except in a soak, it allows stableAfter, because a process that gets no processor ends
-// its instance late.
+// allowed. Except in a soak, the limit is at least stableAfter, because a process that gets no
+// processor ends its instance late.
 func (s *scene) alone(allowed time.Duration) {
 	s.t.Helper()
 	if !effort.Soak() {

@@ -33,9 +33,9 @@ type Extension struct {
 	Start func(ctx context.Context, extra json.RawMessage, n *cluster.Node, report func(v any)) (handle func(line []byte), stop func(), err error)
 }
 
-// Serve runs a child: it reads its configuration from in, joins the cluster, and writes reports to
-// out until the node is no longer a member or in ends. The node logs to log. Serve returns nil
-// after the node has ended, for any reason.
+// Serve runs a child. It reads its configuration from in, joins the cluster, and writes reports to
+// out until the node is no longer a member or in ends. The node logs to log. After the node has
+// ended, Serve returns nil, whatever the reason.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, x Extension) (err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -117,7 +117,8 @@ func (c *child) watch(ctx context.Context, n *cluster.Node) {
 	}
 }
 
-// report writes a report. It ignores errors, because without a parent the input also ends.
+// report writes a report. It ignores write errors: if the parent has ended, the input also ends,
+// and the child stops.
 func (c *child) report(r Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
