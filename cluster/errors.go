@@ -17,7 +17,7 @@ var (
 	ErrInvalid = errors.New("cluster: invalid")
 	// ErrNotMember is returned if a node is not a member of the cluster.
 	ErrNotMember = errors.New("cluster: not a member")
-	// ErrDisconnected is returned while this node is disconnected from the others.
+	// ErrDisconnected is returned while this node is disconnected from the other nodes.
 	ErrDisconnected = transport.ErrDisconnected
 
 	// ErrLeft is the result of a node that has left the cluster.

@@ -57,8 +57,8 @@ func (n *Node) Ready() error {
 }
 
 // Health returns an HTTP handler for probes: GET /live and GET /ready respond with status 200, or
-// with 503 and the reason. The node is ready if Ready and all given checks, which must not block,
-// return nil.
+// with 503 and the reason. The node is ready if Ready and all given checks return nil. The checks
+// must not block.
 func (n *Node) Health(ready ...func() error) http.Handler {
 	probe := func(checks ...func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

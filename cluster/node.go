@@ -231,15 +231,15 @@ func (n *Node) SetVersion(ctx context.Context, version string) error {
 
 // Leave lets a member, possibly this node, leave the cluster. The member hands over its singletons
 // and shards and ends. A UID of 0 matches any node with the name. Leave returns when this node has
-// recorded the change; the others follow. The error is ErrNotMember, or the reason why this node
-// has ended.
+// recorded the change; the other nodes follow. The error is ErrNotMember, or the reason why this
+// node has ended.
 func (n *Node) Leave(ctx context.Context, member identity.Node) error {
 	return n.about(ctx, member, func() { n.member(membership.Leave{Node: member}) })
 }
 
 // Down declares a member dead: it is removed, and its singletons and shards start elsewhere. A live
 // node ends when it receives this change. A partitioned node does not receive it, so make sure that
-// the node is dead. The node and the error are those of Leave.
+// the node is dead. The argument and the error are those of Leave.
 func (n *Node) Down(ctx context.Context, member identity.Node) error {
 	return n.about(ctx, member, func() { n.member(membership.DownNode{Node: member}) })
 }
@@ -270,7 +270,7 @@ func (n *Node) about(ctx context.Context, member identity.Node, f func()) error 
 
 // Watch waits until a node was removed or is known to be dead, and then returns nil. If either
 // happened before the call, Watch returns at once. The error is ErrNotMember if the node is
-// unknown, that of ctx, or the reason why this node has ended.
+// unknown, the error of ctx, or the reason why this node has ended.
 func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	was := false
 	s, err := n.until(ctx, func(s *State) bool {

@@ -255,7 +255,7 @@ func (n *Node) closePending(p *Proxy) {
 	})
 }
 
-// failAsks fails all requests: those that are buffered and those that wait for a reply.
+// failAsks fails all requests: buffered requests and requests that wait for a reply.
 func (n *Node) failAsks(err error) {
 	n.asks.Fail(err)
 	n.pending.AnswerAll(func(a *pendingMessage) bool {

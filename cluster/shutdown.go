@@ -26,8 +26,8 @@ import (
 var errPhaseTimeout = errors.New("cluster: the phase of the shutdown took too long")
 
 // Shutdown lets the node leave its cluster, phase by phase, and waits until the node has ended. It
-// returns nil if the node has left, otherwise the result of Err. If ctx ends first, the shutdown
-// continues and the error is that of ctx.
+// returns nil if the node has left. If the node has ended without leaving, it returns the result of
+// Err. If ctx ends first, the shutdown continues and the error is that of ctx.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.beginShutdown()
 	select {

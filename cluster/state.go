@@ -254,14 +254,16 @@ type Settings struct {
 	// after which other nodes start the node's singletons and shards. Defaults to StableAfter plus
 	// half of RemovalMargin of the downing settings.
 	UndecidedAfter time.Duration
-	// LeavingUndecidedAfter is UndecidedAfter for a leaving node, which the others remove without a
-	// decision as soon as they cannot reach it. Defaults to half of RemovalMargin.
+	// LeavingUndecidedAfter replaces UndecidedAfter on a leaving node. The other members remove
+	// such a node without a decision as soon as they cannot reach it. Defaults to half of
+	// RemovalMargin.
 	LeavingUndecidedAfter time.Duration
 	// GiveUpAfter limits the suspension of a node that receives its own heartbeats again: it waits
 	// for other members to confirm its membership, or for a decision about the missing members.
 	// After this time it marks itself as down and ends. GiveUpAfter must be longer than a downing
-	// decision takes. Otherwise all nodes end if one node crashes during an outage of the network.
-	// Defaults to twice StableAfter of the downing settings plus four times AcceptablePause.
+	// decision takes. With a shorter time, all nodes end if one node crashes during an outage of
+	// the network. Defaults to twice StableAfter of the downing settings plus four times
+	// AcceptablePause.
 	GiveUpAfter time.Duration
 }
 

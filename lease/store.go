@@ -62,8 +62,8 @@ type Store interface {
 	Close() error
 }
 
-// Check returns nil if a name or an owner has 1 to MaxLength bytes, otherwise an error that matches
-// ErrInvalid.
+// Check returns nil if a name or an owner has 1 to MaxLength bytes. Otherwise it returns an error
+// that matches ErrInvalid.
 func Check(field, s string) error {
 	if s == "" || len(s) > MaxLength {
 		return fmt.Errorf("%w: %s %.32q has %d bytes, want 1 to %d", ErrInvalid, field, s, len(s), MaxLength)

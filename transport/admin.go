@@ -38,8 +38,8 @@ type admin struct {
 	handler AdminHandler
 	running int
 	waiting []AdminRequest
-	// asked counts all requests, refused those that were rejected because of their size or a full
-	// queue.
+	// asked counts all requests. refused counts the requests that were rejected because of their
+	// size or a full queue.
 	asked, refused uint64
 }
 

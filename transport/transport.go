@@ -107,9 +107,10 @@ func (t *Transport) Connected() error {
 	return nil
 }
 
-// Quarantine ends all traffic with an incarnation, in both directions and permanently. Its
-// unhandled messages are dropped, and requests to it fail with ErrQuarantined. Unless quiet is set,
-// the transport sends the incarnation a notice when it continues to send, at most one per second.
+// Quarantine ends all traffic with an incarnation, in both directions and permanently. Unhandled
+// messages of the incarnation are dropped, and requests to it fail with ErrQuarantined. Unless
+// quiet is set, the transport sends the incarnation a notice when it continues to send, at most one
+// per second.
 func (t *Transport) Quarantine(node identity.Node, quiet bool) {
 	t.mu.Lock()
 	t.machine.Quarantine(node, quiet)

@@ -45,14 +45,15 @@ type Settings struct {
 	// singletons and shards on other nodes. Defaults to StableAfter, and to none with Off and Auto.
 	// A negative value means no margin.
 	RemovalMargin time.Duration
-	// Role restricts the members that are counted. Defaults to "", which is all. Not for DownAll
-	// and Off.
+	// Role restricts the members that are counted. Defaults to "", which counts all members.
+	// DownAll and Off reject a role.
 	Role string
 	// QuorumSize is the minimum number of members of the surviving side. StaticQuorum requires a
 	// value of at least 1. Other strategies reject it.
 	QuorumSize int
 	// KeepLoneOldest lets the oldest member survive if it is partitioned from all others. By
-	// default it is downed and the others survive. For KeepOldest.
+	// default the oldest member is downed in this case and the other members survive. For
+	// KeepOldest.
 	KeepLoneOldest bool
 	// LeaseName is the name of the lease. Defaults to the name of the cluster and "-downing", such
 	// as "bank-downing". For LeaseMajority.

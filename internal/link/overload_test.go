@@ -120,7 +120,7 @@ func TestHeldBytesOfParts(t *testing.T) {
 		frames := a.frames(link.Data)
 		b.take(a, link.Data, frames[0])
 		if s := b.Stats().Lanes[link.Data]; s.Held == 0 {
-			t.Error("a part was not counted")
+			t.Error("no bytes are held after a part of a message arrived, want its cost")
 		}
 		b.Forget(alice)
 		b.wantRoom(link.Data, 0, 0)

@@ -216,7 +216,7 @@ type incoming struct {
 	// received is the offset at which the last frame ended. granted is the offset of the last
 	// grant.
 	received, granted uint64
-	// held is the cost of delivered and unconsumed messages, and of incomplete ones.
+	// held is the cost of delivered and unconsumed messages, and of incomplete messages.
 	held     int
 	grantDue bool
 	partial  *partial

@@ -369,7 +369,7 @@ func checkName(name []byte, head, tail int) error {
 //	extensions  count, then number, bytes
 //
 // Numbers are varints. Equal contents have equal encodings. New fields of later versions are
-// extensions, which older versions forward.
+// extensions. Older versions forward extensions.
 
 // AppendContent appends the encoding of the gossip without the set of members that have seen it.
 func (g Gossip) AppendContent(dst []byte) []byte {
@@ -458,9 +458,9 @@ func sameProfile(a, b *identity.Member) bool {
 	return a.Version == b.Version && sameRoles(a.Roles, b.Roles)
 }
 
-// DecodeContent decodes the format of AppendContent. The result shares the parts that are equal to
-// those of known, which may be the zero value. It does not refer to b. The error matches
-// ErrMalformed.
+// DecodeContent decodes the format of AppendContent. Parts of the result that are equal to parts of
+// known are shared with known. known may be the zero value. The result does not refer to b. The
+// error matches ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 	r := wire.NewFields(b, ErrMalformed)
 	old := known.state()

@@ -176,7 +176,7 @@ type Received struct {
 	From identity.Node
 	// To is the destination of the message: this incarnation, or its name with UID 0.
 	To identity.Node
-	// Arrived is the time of arrival on the clock of the machine. 0 is now.
+	// Arrived is the time of arrival on the clock of the machine. 0 means now.
 	Arrived time.Duration
 	// Data is the encoded message. The machine keeps it; it must not be modified.
 	Data []byte

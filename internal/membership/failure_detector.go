@@ -57,8 +57,8 @@ func (m *Machine) remonitor() {
 
 // breadth returns how many members this node monitors. If this node finds MonitoredBy or more
 // members unreachable, it is on the small side of a partition, and monitors all members. If the
-// node found the others unreachable only a few at a time, the view would not become stable in time
-// for downing. Then this side would be downed even if it should survive.
+// node found the other members unreachable only a few at a time, the view would not become stable
+// in time for downing. Then this side would be downed even if it should survive.
 func (m *Machine) breadth() int {
 	silent := 0
 	m.gossip.Reachability().of(m.self, func(rec Record) {

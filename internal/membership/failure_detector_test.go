@@ -94,8 +94,8 @@ func TestSlowHeartbeats(t *testing.T) {
 	}
 }
 
-// In a larger cluster each member is monitored by some others. A member that drops out of the
-// monitored set while it does not reply stays monitored until it replies.
+// In a larger cluster each member is monitored by some other members. A member that drops out of
+// the monitored set while it does not reply stays monitored until it replies.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
 	s := founded(t, func(c *membership.Config) { c.Settings.MonitoredBy = 2 })

@@ -293,8 +293,8 @@ func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 	return Gossip{content: m}, tick
 }
 
-// mergeMembers returns the members of both sides without removed ones, and whether any were left
-// out.
+// mergeMembers returns the members of both sides without removed members, and whether any members
+// were left out.
 func mergeMembers(a, b []*identity.Member, buried []Tombstone) (merged []*identity.Member, dropped bool) {
 	merged = make([]*identity.Member, 0, max(len(a), len(b)))
 	ofA, ofB, k := true, true, 0

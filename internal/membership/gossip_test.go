@@ -146,7 +146,7 @@ func TestRemove(t *testing.T) {
 		t.Error("the tombstone was forgotten too early")
 	}
 	if g = apply(t, g, a, membership.Change{Forget: 78}); g.Removed(b) {
-		t.Error("the tombstone was kept")
+		t.Error("Forget did not remove the older tombstone")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestMergeStatus(t *testing.T) {
 	young, old := member("a", up), member("a", up)
 	young.UpNumber, old.UpNumber = 7, 3
 	if m, _ := cluster(t, young).Merge(cluster(t, old)); m.Member(node("a")).UpNumber != 3 {
-		t.Error("the merge did not keep the smaller UpNumber")
+		t.Errorf("the merged member has the up number %d, want 3", m.Member(node("a")).UpNumber)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestConvergenceIgnoresObservations(t *testing.T) {
 	}
 	g = apply(t, g, c, membership.Change{Observed: []membership.Observation{{a, unreachable}}}).Saw(a)
 	if !g.Converged(a, nil) || g.Converged(c, nil) {
-		t.Error("Converged does not ignore observations about self only")
+		t.Errorf("Converged for a is %t and for c is %t, want true and false", g.Converged(a, nil), g.Converged(c, nil))
 	}
 }
 
@@ -451,7 +451,7 @@ func TestRoles(t *testing.T) {
 	}
 	m := &identity.Member{Roles: got}
 	if !m.HasRole("a") || m.HasRole("c") || !m.HasRole("") || !m.HasRole("dc-default") {
-		t.Error("HasRole returned a wrong result for a member with roles")
+		t.Errorf("HasRole of a, c, \"\" and dc-default: %t, %t, %t, %t, want all except c", m.HasRole("a"), m.HasRole("c"), m.HasRole(""), m.HasRole("dc-default"))
 	}
 }
 

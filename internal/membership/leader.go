@@ -202,8 +202,9 @@ func (g Gossip) unreachable(ignored func(*identity.Member) bool) bitmap {
 
 // Converged reports whether the members agree on this state, in the view of self: all unreachable
 // members are Down or Exiting, and all members that are Up, Leaving or about to shut down have seen
-// it. If there are no such members, Joining and WeaklyUp ones must have seen it. Members for which
-// confirmed returns true, because they are ready to be removed, do not count; nil ignores none.
+// this state. If there are no such members, the Joining and WeaklyUp members must have seen it.
+// Members for which confirmed returns true do not count, because they are ready to be removed. A
+// nil confirmed ignores no member.
 func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool) bool {
 	return len(g.blocking(self, confirmed, 1)) == 0
 }

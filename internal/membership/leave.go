@@ -139,8 +139,8 @@ func (m *Machine) confirm(n identity.Node) {
 const (
 	// lastGossips is how many members receive the state before a node stops.
 	lastGossips = 5
-	// downTicks is how many leader intervals a node that is Down waits until the others have seen
-	// the state.
+	// downTicks is how many leader intervals a node that is Down waits until the other Down members
+	// have seen the state.
 	downTicks = 4
 )
 

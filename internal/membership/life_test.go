@@ -410,7 +410,7 @@ func founded(t *testing.T, change ...func(*membership.Config)) *solo {
 	return s
 }
 
-// with returns a machine that is Up together with others, which have seen its state.
+// with returns a machine that is Up together with other nodes, which have seen its state.
 func with(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t)
@@ -437,7 +437,7 @@ func (s *solo) add(names ...string) {
 	s.forget()
 }
 
-// seen informs the machine that others have seen its state.
+// seen informs the machine that other nodes have seen its state.
 func (s *solo) seen(names ...string) {
 	s.t.Helper()
 	for _, name := range names {

@@ -122,7 +122,7 @@ type HeartbeatReply struct {
 	At time.Duration
 }
 
-// Echo is the heartbeat of a node to itself, which tests its own connection.
+// Echo is the heartbeat of a node to itself. It tests the connection of the node.
 type Echo struct{ Nr uint64 }
 
 // ExitingConfirmed reports that the sender is ready to be removed.

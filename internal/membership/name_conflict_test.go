@@ -193,6 +193,6 @@ func TestTwins(t *testing.T) {
 		w.up(30*time.Second, one, b)
 	}
 	if both == 0 {
-		t.Error("the test never had two founders")
+		t.Error("no seed had two founders, want at least one such seed")
 	}
 }

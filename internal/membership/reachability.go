@@ -108,9 +108,9 @@ func (r Reachability) Without(gone func(identity.Node) bool) Reachability {
 	return r.Merge(Reachability{}, func(n identity.Node) bool { return !gone(n) })
 }
 
-// Of returns the reachability of a subject: terminated if any observer reports that, otherwise
-// unreachable if any observer reports that. Observers for which ignored returns true do not count;
-// nil ignores none.
+// Of returns the reachability of a subject: Terminated if any observer reports Terminated, else
+// Unreachable if any observer reports Unreachable, else Reachable. Observers for which ignored
+// returns true do not count; nil ignores none.
 func (r Reachability) Of(subject identity.Node, ignored func(observer identity.Node) bool) Reach {
 	worst := Reachable
 	for i := range r.Observers {

@@ -283,7 +283,7 @@ func TestUndecided(t *testing.T) {
 		s.pass(2*time.Second, "n")
 		s.suspended(true, "others may have decided")
 		if s.m.Counters().TimedOut[membership.TimeoutUndecided] != 1 {
-			t.Error("the time-out was not counted")
+			t.Errorf("TimeoutUndecided was counted %d times, want once", s.m.Counters().TimedOut[membership.TimeoutUndecided])
 		}
 	})
 	t.Run("without a limit", func(t *testing.T) {

@@ -145,9 +145,9 @@ func TestLostLink(t *testing.T) {
 	w.until("the disconnected node stops", nodes[0].Stopped)
 }
 
-// Two nodes are partitioned from the others and also lose their links for a moment before they
-// decide. The loss restarts their StableAfter, but not that of the other nodes, so the two nodes
-// must stop hosting before they decide.
+// Two nodes are partitioned from the other nodes and also lose their links for a moment before they
+// decide. The loss restarts their StableAfter, but not the StableAfter of the other nodes. So the
+// two nodes must stop hosting before they decide.
 func TestLostLinkBeforeDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -308,7 +308,7 @@ func TestLeavingWithStuckSingleton(t *testing.T) {
 	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
 	w.until("the node stops", nodes[0].Stopped)
 	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "singleton: hand-over timed out") {
-		t.Error("the time-out of the hand-over was not counted and logged")
+		t.Errorf("%d time-outs of hand-overs were counted and the log is %q, want one that is logged", nodes[0].Counters().ExitTimeouts, nodes[0].lines)
 	}
 	if nodes[0].Next() == node.Never {
 		t.Error("Next is Never while an instance runs")

@@ -135,7 +135,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 		m.send(from, Message{Kind: HandOverDone, Round: round}, out)
 		return true
 	case Oldest, AcquiringLease, WasOldest:
-		// A younger node cannot be the oldest while this one stays. Either the request is late, or
+		// A younger node cannot be the oldest while this node stays. Either the request is late, or
 		// this node has been removed and has not received its removal yet.
 		if m.preparing || m.state != WasOldest && !m.leaving() && !m.find(from).OlderThan(m.find(m.cfg.Self)) {
 			return false

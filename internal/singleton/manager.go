@@ -60,7 +60,7 @@ func New(cfg Config) (*Manager, error) {
 // State returns the state of the manager.
 func (m *Manager) State() State { return m.state }
 
-// Instance returns the instance that runs or is being stopped. 0 is none.
+// Instance returns the instance that runs or is being stopped. 0 means none.
 func (m *Manager) Instance() uint64 { return m.instance }
 
 // Step handles an input at a time. The origin of time is arbitrary. Time must not decrease.
@@ -474,7 +474,7 @@ func (Link) input()          {}
 type Effects struct {
 	// Notes are for the log and the counters.
 	Notes []Note
-	// Stop asks this instance to end. InstanceEnded reports its end. 0 is none.
+	// Stop asks this instance to end. InstanceEnded reports its end. 0 means none.
 	Stop uint64
 	// ReleaseLease releases the lease. LeaseReleased is the answer. Operations on the lease run one
 	// after another.
@@ -482,7 +482,7 @@ type Effects struct {
 	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer. LeaseLost
 	// reports a later loss of the lease, but not before the answer.
 	AskLease bool
-	// Start starts this instance. 0 is none.
+	// Start starts this instance. 0 means none.
 	Start uint64
 	// Send are messages to the managers of other nodes.
 	Send []Outgoing

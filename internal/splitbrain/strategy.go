@@ -92,7 +92,7 @@ func (s *Settings) keepOldest(p *partition, c count) Decision {
 	return KeepOtherSide
 }
 
-// isMinority reports whether this side lets the other one request the lease first.
+// isMinority reports whether this side lets the other side request the lease first.
 func (s *Settings) isMinority(p *partition) bool {
 	c := p.count(countedBy(s.Role))
 	return c.lowest != nil && keepMajority(p, c) == KeepOtherSide
@@ -108,8 +108,8 @@ const (
 	KeepOtherSide
 	// KeepNobody downs all members.
 	KeepNobody
-	// KeepConnected downs the indirectly connected members, and those that a decision about the two
-	// sides downs.
+	// KeepConnected downs the indirectly connected members, and the members that a decision about
+	// the two sides downs.
 	KeepConnected
 	// KeepUnconnected downs the indirectly connected members and this side. It replaces
 	// KeepConnected if the lease is not acquired.
@@ -150,9 +150,9 @@ func (s *Settings) nodesToDown(p *partition, d Decision) ([]identity.Node, Decis
 	return p.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
-// extraDowned returns the members to down in addition to the indirectly connected ones: the result
-// of the strategy for the two sides, if there is another side. The survivors are a part of this
-// side, and sides are disjoint, so two groups cannot both survive.
+// extraDowned returns the members to down in addition to the indirectly connected members: the
+// result of the strategy for the two sides, if there is another side. The survivors are a part of
+// this side, and sides are disjoint, so two groups cannot both survive.
 func (s *Settings) extraDowned(p *partition) []identity.Node {
 	sides := p.sides()
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {

@@ -24,8 +24,7 @@ func (v *View) status(n identity.Node) identity.Status {
 	return identity.Removed
 }
 
-// gone returns the members that do not count: unreachable ones and those that are Down, except
-// self.
+// gone returns the members that do not count: unreachable members and Down members, except self.
 func (v *View) gone(self identity.Node) []identity.Node {
 	gone := make([]identity.Node, 0, len(v.Unreachable))
 	for i := range v.Members {
@@ -212,9 +211,9 @@ func (p *partition) downable(f func(identity.Node) bool) []identity.Node {
 	return nodes
 }
 
-// indirect returns the members that are neither clearly on this side nor on the other: those that
-// find a member unreachable and are found unreachable themselves, and both ends of an observation
-// whose subject has seen the view.
+// indirect returns the members that are neither clearly on this side nor on the other side. A
+// member is indirectly connected if it finds a member unreachable and is found unreachable itself.
+// Both ends of an observation whose subject has seen the view are also indirectly connected.
 func (p *partition) indirect() []identity.Node {
 	observers := make([]identity.Node, 0, len(p.records))
 	for _, r := range p.records {

@@ -31,11 +31,11 @@
 // down.
 //
 // Connections to other machines use TLS unless Access.AllowPlaintext is set. Secrets come from
-// files, which are read again for each connection and never logged. A URL with a password is
-// refused.
+// files. The files are read again for each connection, and secrets are never logged. A URL with a
+// password is refused.
 //
 // # Limits
 //
-// A frame holds at most Config.MaxFrame bytes, 1 MiB by default, which is also the default of NATS
-// servers. A carrier refuses a server with a lower limit and reports it.
+// A frame holds at most Config.MaxFrame bytes. The default is 1 MiB, as for NATS servers. A carrier
+// refuses a server with a lower limit and reports the limit.
 package nats

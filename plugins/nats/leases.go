@@ -208,7 +208,8 @@ func (s *Leases) Get(ctx context.Context, name string) (lease.Entry, error) {
 	})
 }
 
-// conflict returns lease.ErrConflict if a write was refused because of its revision, otherwise err.
+// conflict returns lease.ErrConflict if a write was refused because of its revision. It returns
+// other errors unchanged.
 func conflict(err error) error {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
