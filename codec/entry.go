@@ -120,8 +120,8 @@ func (u upcaster) register(b *builder) {
 
 type removed []string
 
-// Removed declares that values stored under these names, at any version, are no longer used: they
-// decode to nothing, and their payload is not read.
+// Removed declares that values stored under these names, at any version, are no longer used: such
+// values decode to nothing, and their payload is not read.
 func Removed(names ...string) Entry { return removed(names) }
 
 func (r removed) register(b *builder) {

@@ -129,9 +129,10 @@ func (r *Registry) notRegistered(v any) error {
 	return fmt.Errorf("%w: %v: add codec.Name[%[2]v](\"...\") to the registry", ErrNotRegistered, t)
 }
 
-// Manifests yields the manifests under which values are stored, sorted: the manifests that Encode
-// returns, and those of the older versions that an Upcast or a Split reads, in the format that
-// Encode writes. Earlier names (Was), removed names and other formats are not included.
+// Manifests yields the manifests under which values are stored, in sorted order. These are the
+// manifests that Encode returns, and the manifests of the older versions that an Upcast or a Split
+// reads. All are in the format that Encode writes. Earlier names (Was), removed names and other
+// formats are not included.
 func (r *Registry) Manifests() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r == nil {

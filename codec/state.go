@@ -17,9 +17,9 @@ type State struct {
 }
 
 // NewState returns the codec of an aggregate type, which must be a pointer to a struct. The error
-// names the path of each field that cannot be stored: an unexported field, or one whose type cannot
-// be encoded (a channel, a function, an interface with methods and so on), unless it is tagged
-// refold:"-".
+// names the path of each field that cannot be stored: an unexported field, or a field whose type
+// cannot be encoded, such as a channel, a function or an interface with methods. Fields that are
+// tagged refold:"-" are not stored and cause no error.
 func NewState(t reflect.Type) (*State, error) {
 	if t == nil || t.Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("codec: state %v: want a pointer", t)

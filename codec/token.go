@@ -166,9 +166,9 @@ const maxDepth = 100
 // trailing bytes. The error wraps ErrLimit if the value is nested too deeply, otherwise
 // ErrMalformed.
 //
-// Check is one pass without recursion or allocation. A decoder that trusts its input allocates
-// gigabytes for five bytes, or overflows its stack, which ends the process. All decoding in this
-// package calls Check first.
+// Check is one pass without recursion or allocation. For five bytes of input, a decoder without
+// these checks can allocate gigabytes, or overflow its stack and end the process. All decoding in
+// this package calls Check first.
 func Check(data []byte) error {
 	if err := check(data); err != nil {
 		return fmt.Errorf("codec: %w", err)

@@ -27,9 +27,9 @@ type verdict struct {
 	Message string `msgpack:"m"`
 }
 
-// Seen reports whether the entity has already decided on a delivery. Then the delivery must not be
-// carried out again. The answer to the delivery is the result of Refusal, or success if Refusal
-// returns nil.
+// Seen reports whether the entity has already decided on a delivery. If it returns true, the
+// delivery must not be carried out again. The answer to the delivery is the result of Refusal, or
+// success if Refusal returns nil.
 func (b *Inbox) Seen(h Header) bool {
 	in := b.senders[h.Sender]
 	return h.delivered() && in != nil && in.Seen(h.Nr)

@@ -172,8 +172,8 @@ func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 }
 
 // updateDeadline sets the timer of an entity to its deadline. The deadline may follow from events
-// that are still in flight. That is harmless, because the signal is dropped unless the state still
-// has the deadline when the signal is handled; see admits.
+// that are still in flight. A deadline from such events is harmless, because the signal is dropped
+// unless the state still has the deadline when the signal is handled; see admits.
 func (e *entity[S, E]) updateDeadline() {
 	deadline := e.host.model.typ.Deadline
 	if deadline == nil {

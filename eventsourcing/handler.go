@@ -115,7 +115,7 @@ func (t *Type[S, E]) commandRegistry() *codec.Registry {
 	return codec.Types(append(entries, t.OldCommands...)...).Using(t.CommandFormat)
 }
 
-// signalTable returns the handlers by the type of the signal. Those of parts are included.
+// signalTable returns the handlers by the type of the signal, including the handlers of parts.
 func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error) {
 	var errs fielderror.Errors
 	table := make(map[reflect.Type]*SignalHandler[S, E], len(t.Signals))

@@ -117,7 +117,7 @@ type Entities[S any] interface {
 	// without starting any. An error is yielded once and ends the iteration.
 	IDs(ctx context.Context) iter.Seq2[string, error]
 	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their
-	// number. A program calls it when it starts. In a cluster it covers the shards of this node and
+	// number. A program calls Wake at its start. In a cluster it covers the shards of this node and
 	// those without a home: see sharding.Region.Wake.
 	Wake(ctx context.Context) (started int, err error)
 }

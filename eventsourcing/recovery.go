@@ -46,9 +46,9 @@ func newFolding[S, E any](h *Local[S, E], pid string) folding[S, E] {
 	}
 }
 
-// run computes the state. If an attempt finds a gap, run repeats it once: between the load of the
-// snapshot and the replay, another instance may have saved a snapshot and deleted the events that
-// it covers.
+// run computes the state. If an attempt finds a gap, run repeats the attempt once. The reason is
+// that another instance may have saved a snapshot and deleted the events that this snapshot covers,
+// between the load and the replay of the attempt.
 func (f *folding[S, E]) run(ctx context.Context) error {
 	first := *f
 	err := f.once(ctx)

@@ -69,8 +69,8 @@ func startMessage(id string, done func(error)) hosting.Message {
 }
 
 // Wake implements Entities. It computes the state of every entity in the journal, one after the
-// other, to find those with unconfirmed deliveries or a deadline. It starts these without waiting for
-// their recovery. A program calls it when it starts, so that work which a crash has interrupted
+// other, to find those with unconfirmed deliveries or a deadline. It starts these without waiting
+// for their recovery. A program calls Wake at its start. Work that a crash has interrupted then
 // continues without a new command.
 //
 // Wake skips an entity whose state can't be computed, and returns the error of the first one.

@@ -131,9 +131,9 @@ type Querier interface {
 // SliceCount is the number of slices that persistence IDs are spread over. It never changes.
 const SliceCount = 1024
 
-// SliceOf returns the slice of a persistence ID, from 0 to 1,023: the absolute value of h % 1024,
-// where h is the string hash of Java (the sum of c[i]*31^(n-1-i) over UTF-16 units as a signed
-// 32-bit number). Akka Persistence computes the same slices, so journals can be migrated.
+// SliceOf returns the slice of a persistence ID, from 0 to 1,023. It is the absolute value of h %
+// 1024, where h is the string hash of Java: the sum of c[i]*31^(n-1-i) over UTF-16 units, as a
+// signed 32-bit number. Akka Persistence computes the same slices, so journals can be migrated.
 func SliceOf(id string) int {
 	var h int32
 	for _, r := range id {

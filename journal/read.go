@@ -10,9 +10,10 @@ import (
 	"reflect"
 )
 
-// Current yields the events that match c after the given offset ("" is the beginning) in the order
-// of their offsets, up to the end of the journal at the time when the loop begins. A reader that
-// resumes after the last received offset, with Current or Live, gets each event exactly once.
+// Current yields the events that match c after the given offset ("" is the beginning), in the order
+// of their offsets. It ends at the position that is the end of the journal when the loop begins. A
+// reader that resumes after the last received offset, with Current or Live, gets each event exactly
+// once.
 //
 // An error is yielded once and last: it matches ErrNoQueries if j does not support queries,
 // ErrInvalid for invalid criteria and ErrOffset for an invalid offset. Current reads ahead at most

@@ -61,25 +61,25 @@
 //
 // A rebuild marks the stored positions, so it survives a crash at any point: a process that loads
 // marked positions clears the read model first. ExactlyOnce clears it in the transaction that
-// removes the mark. The others claim the rebuild, clear the read model, and remove the mark
-// afterwards.
+// removes the mark. AtLeastOnce and AtMostOnce claim the rebuild, clear the read model, and remove
+// the mark afterwards.
 //
 // # Several processes
 //
 // Several processes may run the same projection, each as a standby of the others. A position moves
 // only from the value that the process loaded. If two processes handle the same events, one of them
-// is fenced: it pauses, and restarts at the position of the other. With ExactlyOnce this counts no
-// event twice; the fenced process waits for the lock on the position and does not call its handler.
-// With AtLeastOnce both may have handled the events in between, and with AtMostOnce only the other
-// one has. For throughput, let one process run the projection.
+// is fenced. The fenced process pauses, and restarts at the position of the other process. With
+// ExactlyOnce this counts no event twice; the fenced process waits for the lock on the position and
+// does not call its handler. With AtLeastOnce both may have handled the events in between, and with
+// AtMostOnce only the other one has. For throughput, let one process run the projection.
 //
 // A rebuild with ExactlyOnce has the same guarantees. With the other two, one of the processes
 // claims the rebuild by a conditional move of the positions and renews the claim every 5 s. The
 // others wait, and take over 30 s after the last renewal. A Clear is canceled when the claim could
-// not be renewed for 20 s. A process requests another rebuild, and logs it, if its Clear ended
-// after another process had taken over, or if its AtLeastOnce handler handled events during the
-// rebuild. Three cases remain undetected: a crash before this request, a handler that runs longer
-// than a whole rebuild, and the event that AtMostOnce is handling at that time.
+// not be renewed for 20 s. A process requests another rebuild if its Clear ended after another
+// process had taken over, or if its AtLeastOnce handler handled events during the rebuild. The
+// request is logged. Three cases remain undetected: a crash before this request, a handler that
+// runs longer than a whole rebuild, and the event that AtMostOnce is handling at that time.
 //
 // # Caveats
 //

@@ -51,11 +51,11 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 }
 
 // Run handles events from the stored positions on, and then new events, until ctx ends. It returns
-// the cause of ctx, or, before ctx ends, an error that a restart cannot resolve: the journal is
-// closed, its offsets are of another kind, the store was not set up. Other failures are logged,
-// shown by Status, and retried after a pause, up to Config.MaxRestarts times. When Run returns, no
-// handler is running and the handled position is saved. The error matches ErrRunning if the
-// projection is already running.
+// the cause of ctx, or, before ctx ends, an error that a restart cannot resolve. Such errors are a
+// closed journal, a stored offset of another kind of journal, and a store that was not set up.
+// Other failures are logged, shown by Status, and retried after a pause, up to Config.MaxRestarts
+// times. When Run returns, no handler is running and the handled position is saved. The error
+// matches ErrRunning if the projection is already running.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
 // CatchUp is like Run, but returns nil when it has handled all events that the journal had at the

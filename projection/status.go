@@ -79,9 +79,9 @@ type WorkerStatus struct {
 	// that it failed on is the oldest one.
 	Lag time.Duration
 	// LagUnknownSince is the time since when the worker has no pending event and cannot check for
-	// more, because the journal is unavailable or does not respond, or because the worker failed or
-	// stopped. Lag is 0 during this time and has no meaning. LagUnknownSince is zero while the lag
-	// is known.
+	// more. The reason is that the journal is unavailable or does not respond, or that the worker
+	// failed or stopped. Lag is 0 during this time and has no meaning. LagUnknownSince is zero
+	// while the lag is known.
 	LagUnknownSince time.Time
 	// CaughtUp is set if the worker has handled all events that the journal returned at the last
 	// query. It is false while the journal cannot be queried. When a worker stops without an error,

@@ -21,9 +21,9 @@ const maxRestarts = 100
 // rename leaves no file. After an error while the rename is made durable, the snapshot may exist as
 // a whole.
 //
-// Save fails with ErrTooLarge above FilesConfig.MaxSize, with ErrInvalid for a sequence number or a
-// time that the format cannot represent and for a manifest of more than 4,096 bytes, and with
-// ErrNewerVersion instead of replacing a file of a newer version.
+// Save fails with ErrTooLarge above FilesConfig.MaxSize. It fails with ErrInvalid for a sequence
+// number or a time that the format cannot represent, and for a manifest of more than 4,096 bytes.
+// It does not replace a file of a newer version, and fails with ErrNewerVersion instead.
 func (f *Files) Save(ctx context.Context, s Snapshot) error {
 	if !f.open.Enter() {
 		return ErrClosed
@@ -80,8 +80,8 @@ func (f *Files) publish(ctx context.Context, id, partial, target string) error {
 
 // makeIDDir creates the directory of an ID and makes it durable. A directory that contains a
 // snapshot is durable, because a snapshot is renamed only afterwards. A directory without snapshots
-// may not be durable: it may belong to a save that is in progress, or that was interrupted before
-// it synced the parent.
+// may not be durable: such a directory may belong to a save that is in progress, or to a save that
+// was interrupted before the sync of the parent directory.
 func (f *Files) makeIDDir(id string) error {
 	found, err := f.numbers(id)
 	if err != nil || len(found) > 0 {

@@ -28,8 +28,8 @@ type Input struct {
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
-	// Err is the outcome of NotStored, Recovered, Probed and Fenced. For Kill it is the error for
-	// waiting callers; it matches ErrStopped, and nil means ErrStopped.
+	// Err is the outcome of NotStored, Recovered, Probed and Fenced. For Kill, Err is the error for
+	// waiting callers. It must match ErrStopped; nil means ErrStopped.
 	Err error
 	// Recovery is the result of Recovered.
 	Recovery Recovery

@@ -124,8 +124,8 @@ func (o *Op) Time() time.Time {
 	return o.machine.lastTime
 }
 
-// Due returns a State if a snapshot is due with a unit of n events, or nil. The caller fills it in
-// and passes it to Persist. matched reports whether the aggregate requests a snapshot.
+// Due returns a State if a snapshot is due with a unit of n events, or nil. The caller fills in the
+// State and passes it to Persist. matched reports whether the aggregate requests a snapshot.
 func (o *Op) Due(n int, matched bool) *State {
 	if o.saves {
 		return nil

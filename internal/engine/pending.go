@@ -81,7 +81,7 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 		return s.op.touched || s.op.stored || s.async && first
 	}
 	// An earlier asynchronous callback may have persisted events whose unit is later in the list.
-	// This callback must not see them before they are durable.
+	// This callback must not see these events before they are durable.
 	return first && (s.async || m.holding == s.op.holding)
 }
 

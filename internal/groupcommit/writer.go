@@ -40,8 +40,8 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 //
 // When a write of a Stream fails, the expected sequence numbers of its later writes are wrong.
 // These writes are answered with ErrSkipped without being sent. The same holds for all further
-// requests of the Stream until Reset. Other streams are not affected, unless they write to the same
-// ID: then the journal itself may skip their writes in the same call.
+// requests of the Stream until Reset. Other streams are not affected unless they write to the same
+// ID. The journal itself may skip the writes of such a stream in the same call.
 //
 // All methods are safe for concurrent use.
 type Writer struct {

@@ -24,11 +24,11 @@ type Config struct {
 	// contents do not survive, and the checks of this capability are left out.
 	Reopen func(tb testing.TB, j journal.Journal) journal.Journal
 
-	// Stall makes the next Append call on j stall at its commit: the call ends with an unknown
-	// outcome, immediately or when its context ends, and its writes are committed only after the
-	// call of release, if at all. When release returns, the outcome is final. The suite calls Stall
-	// once or twice. NewFaulty with the effect Late implements it in memory. Defaults to nil: the
-	// checks of this capability are left out.
+	// Stall makes the next Append call on j stall at its commit. The call ends with an unknown
+	// outcome, immediately or when its context ends. Its writes may be committed only after the
+	// call of release. When release returns, the outcome is final. The suite calls Stall once or
+	// twice. NewFaulty with the effect Late implements it in memory. Defaults to nil: the checks of
+	// this capability are left out.
 	Stall func(tb testing.TB, j journal.Journal) (release func())
 
 	// Attach returns another journal with the contents of j while j stays open, as in another

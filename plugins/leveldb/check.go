@@ -125,8 +125,8 @@ const (
 	maxSequence = 1<<56 - 1
 )
 
-// checkBatch returns an error if the engine would skip the batch, because it is malformed or its
-// sequence is below the given one. It returns the lowest valid sequence of the next batch.
+// checkBatch returns an error if the engine would skip the batch, because the batch is malformed or
+// its sequence is below the given one. It returns the lowest valid sequence of the next batch.
 func checkBatch(b []byte, lowest uint64) (next uint64, err error) {
 	if len(b) < batchHeader {
 		return 0, fmt.Errorf("batch has %d bytes", len(b))

@@ -102,10 +102,10 @@ type DB struct {
 // Open opens the database in a directory, and creates the directory if it is missing. It first
 // checks and then reads the logs that a crash left.
 //
-// It fails with ErrInUse if another process has the directory open, with journal.ErrCorrupt if
-// stored data is damaged in a way that could lose acknowledged data, with journal.ErrNewerVersion
-// if a newer version of Refold wrote the data, and with ErrForeign if another program wrote it. A
-// failed Open changes nothing.
+// Open fails with ErrInUse if another process has the directory open, and with journal.ErrCorrupt
+// if stored data is damaged in a way that could lose acknowledged data. It fails with
+// journal.ErrNewerVersion if a newer version of Refold wrote the data, and with ErrForeign if
+// another program wrote it. A failed Open changes nothing.
 func Open(dir string, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -38,10 +38,10 @@
 // # Queries
 //
 // The journal is a [journal.Querier]. The events of all persistence IDs are ordered by the time at
-// which they were stored. The index of this order is written in the same batch as the events: one
-// record for up to 4,096 events, with about 5 bytes per event, and one record for each tag of these
-// events, with about 5 bytes per event with this tag. [DB.VerifyOrder] checks that the index is
-// complete.
+// which they were stored. The index of this order is written in the same batch as the events. It
+// has one record for up to 4,096 events, with about 5 bytes per event. It also has one record for
+// each tag of these events, with about 5 bytes per event with this tag. [DB.VerifyOrder] checks
+// that the index is complete.
 //
 //	group 7    account|1 #4 #5    account|7 #1    account|2 #9 ...
 //	red, 7     ┄┄┄┄┄┄┄┄┄┄┄┄ #5    account|7 #1

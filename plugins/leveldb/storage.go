@@ -194,8 +194,9 @@ func (w *guardedWriter) Sync() error {
 	return nil
 }
 
-// Close implements io.Closer. Errors of closing the file are ignored: its contents are synced, or
-// it is an unused table. The engine would continue to write to the file after an error.
+// Close implements io.Closer. Errors of closing the file are ignored, because its contents are
+// synced or the file is an unused table. After such an error, the engine would continue to write to
+// the file.
 func (w *guardedWriter) Close() error {
 	var err error
 	if w.critical() && w.dirty {

@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// VerifyOrder checks that queries find each stored event exactly once: the order contains all
-// events except fences and deleted events, the events of a persistence ID are in ascending order,
-// and each tag refers to the positions of its events. It reads all events, and needs about 50 bytes
+// VerifyOrder checks that queries find each stored event exactly once. The order must contain all
+// events except fences and deleted events, with the events of a persistence ID in ascending order.
+// Each tag must refer to the positions of its events. It reads all events, and needs about 50 bytes
 // of memory for each persistence ID. It may run concurrently with all other calls, and checks the
 // state at its beginning.
 //

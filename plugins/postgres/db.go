@@ -48,10 +48,10 @@ type DB struct {
 // PG... variables of the environment supply omitted parts. Open creates and migrates the schema
 // unless Config.CheckOnly is set.
 //
-// It fails with ErrDSN for an invalid connection string, with journal.ErrUnavailable if the server
-// does not answer or rejects the login, with ErrSchema, ErrDenied or ErrReadOnly if the schema is
-// missing and cannot be created, and with journal.ErrNewerVersion if a newer version of Refold has
-// migrated the schema. Errors contain no password.
+// It fails with ErrDSN for an invalid connection string, and with journal.ErrUnavailable if the
+// server does not answer or rejects the login. It fails with ErrSchema, ErrDenied or ErrReadOnly if
+// the schema is missing and cannot be created, and with journal.ErrNewerVersion if a newer version
+// of Refold has migrated the schema. Errors contain no password.
 func Open(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db, err := connect(ctx, dsn, cfg)
 	if err != nil {
