@@ -61,7 +61,7 @@ func TestAdmin(t *testing.T) {
 			for s, err := range admin.Shards(ctx, name, "diary") {
 				w.must(err)
 				if s.Shard < last {
-					w.Errorf("%s: shard %d follows shard %d", name, s.Shard, last)
+					w.Errorf("%s: shard %d follows shard %d, want ascending numbers", name, s.Shard, last)
 				}
 				last = s.Shard
 				n := 0
@@ -71,7 +71,7 @@ func TestAdmin(t *testing.T) {
 					n++
 				}
 				if n != s.Entities {
-					w.Errorf("%s: shard %d lists %d entities, the count is %d", name, s.Shard, n, s.Entities)
+					w.Errorf("%s: shard %d lists %d entities, want the count %d", name, s.Shard, n, s.Entities)
 				}
 			}
 		}

@@ -34,7 +34,7 @@ func TestOutageIsLogged(t *testing.T) {
 		w.up(a)
 		w.sleep(4 * time.Second)
 		if all := w.lines(lineSilent); len(all) != 0 {
-			w.Errorf("an outage was logged too early: %q", all)
+			w.Errorf("before the time limit, the log has %q, want no line about an outage", all)
 		}
 		check := func(outages int) {
 			w.Helper()
@@ -75,7 +75,7 @@ func TestMovingCoordinatorLogsNoOutage(t *testing.T) {
 		w.spread(all[1:], 10, 1)
 		w.sleep(time.Minute)
 		if lines := w.lines(lineSilent); len(lines) != 0 {
-			w.Errorf("the log reports an outage: %q", lines)
+			w.Errorf("the log has %q, want no line about an outage", lines)
 		}
 	})
 }

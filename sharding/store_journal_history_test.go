@@ -86,7 +86,7 @@ func TestHistoryOfTwoCoordinators(t *testing.T) {
 	other := open(t, sharding.JournalStores{Journal: j, Snapshots: s}, "d")
 	b.must(other.load())
 	if !other.state.Equal(b.state) {
-		t.Errorf("the state of a later coordinator differs")
+		t.Errorf("the state that a later coordinator loads differs from the state of b")
 	}
 	_, fold, _, err = restored(t.Context(), other.store)
 	b.must(err)
@@ -211,7 +211,7 @@ func TestSnapshotRetention(t *testing.T) {
 		}
 		b := open(t, cfg, "b")
 		if b.must(b.load()); !b.state.Equal(state) {
-			t.Errorf("every %d, %d kept: the loaded state differs", c.every, c.keep)
+			t.Errorf("every %d, %d kept: the loaded state differs from the saved state", c.every, c.keep)
 		}
 	}
 }

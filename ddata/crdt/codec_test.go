@@ -301,7 +301,7 @@ func TestGoldenFilesHaveSamples(t *testing.T) {
 		}
 	}
 	if len(files) < 2*len(all)-10 {
-		t.Errorf("found %d golden files for %d samples", len(files), len(all))
+		t.Errorf("found %d golden files for %d samples, want at least %d", len(files), len(all), 2*len(all)-10)
 	}
 }
 

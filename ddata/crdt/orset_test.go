@@ -271,7 +271,7 @@ func TestLongElements(t *testing.T) {
 		other = must(other.Remove(a, e)).ResetDelta()
 	}
 	if other.Len() != 0 {
-		t.Errorf("%d elements remain", other.Len())
+		t.Errorf("%d elements remain, want 0", other.Len())
 	}
 }
 
@@ -319,7 +319,7 @@ func TestORSetAgainstAMap(t *testing.T) {
 		}
 	}
 	if s.Len() != 0 || list(s.Elements()) != "" {
-		t.Errorf("remaining elements: %s", list(s.Elements()))
+		t.Errorf("remaining elements: %s, want none", list(s.Elements()))
 	}
 	for i, f := range formers {
 		if got := bytesOf(f.set); got != f.bytes {

@@ -84,7 +84,7 @@ func (c *chaos) add(h *host, key string) {
 	}
 	h.step(replication.Update{Request: req, Modify: modify(func(v crdt.GCounter) (crdt.GCounter, error) { return v.Add(h.actor, n), nil })})
 	if got := h.count(key); got != before+n {
-		c.tb.Fatalf("%v: %v added %d to %d and read %d", c.now, h.self, n, before, got)
+		c.tb.Fatalf("%v: %v added %d to %d and read %d, want the sum", c.now, h.self, n, before, got)
 	}
 }
 
@@ -280,7 +280,7 @@ func (c *chaos) settle() {
 	}
 	for _, h := range c.alive() {
 		if got := h.show("set"); got != before {
-			c.tb.Errorf("%v: the set was %q before pruning, and %q after", h.self, before, got)
+			c.tb.Errorf("%v: the set was %q before pruning and is %q afterwards, want no change", h.self, before, got)
 		}
 		for _, key := range append(slices.Clone(c.counters), "set") {
 			v, _, found := h.m.Value(key)
@@ -300,7 +300,7 @@ func (c *chaos) settle() {
 	for _, h := range c.alive() {
 		n := h.m.Counters()
 		if n.Open+n.Log+n.Storing != 0 {
-			c.tb.Errorf("%v: %d rounds, %d changes, %d records remain", h.self, n.Open, n.Log, n.Storing)
+			c.tb.Errorf("%v: %d rounds, %d changes, %d records remain, want 0", h.self, n.Open, n.Log, n.Storing)
 		}
 		c.hit["pruned"] += int(n.Pruned)
 		c.hit["cleared"] += int(n.Cleared)

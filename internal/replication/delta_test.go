@@ -133,7 +133,7 @@ func TestChangesAreSentInPortions(t *testing.T) {
 	}
 	for _, h := range w.hosts[1:] {
 		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
-			t.Errorf("the root of %v differs, or there are gaps: %d", h.self, c.DeltasGap)
+			t.Errorf("the root of %v differs from the root of a, or %d gaps occurred, want 0", h.self, c.DeltasGap)
 		}
 	}
 }
@@ -358,7 +358,7 @@ func TestUpdateWithoutChange(t *testing.T) {
 	w.sent = nil
 	update(a, "cart", local, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })
 	if len(w.sent) != 0 {
-		t.Errorf("an update without a change sent %v", w.sentTo(b))
+		t.Errorf("an update without a change sent %v, want no message", w.sentTo(b))
 	}
 	w.run(time.Second)
 	a.put("cart", local, "milk")

@@ -177,7 +177,7 @@ func TestExpiredKeyDoesNotReturn(t *testing.T) {
 	}
 	a.step(received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Gossip{Entries: []replication.Entry{entry}})})
 	if got := a.show("s"); got != "-" {
-		t.Errorf("the expired key returned with %s", got)
+		t.Errorf("the expired key returned with %s, want no value", got)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestMessagesOfNonMembers(t *testing.T) {
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
 	for _, from := range []identity.Node{nonMember, downed, other} {
 		if e := h.m.Step(0, batch(received{From: from, Data: data})); len(e.Send)+len(e.Values) != 0 {
-			t.Errorf("a message of %v had effects: %+v", from, e)
+			t.Errorf("a message of %v had effects %+v, want none", from, e)
 		}
 	}
 	if n := h.m.ReplicaCount(); n != 1 {

@@ -156,7 +156,7 @@ func TestCountingNodes(t *testing.T) {
 	asks := []replication.Kind{replication.KindWrite, replication.KindDelta, replication.KindRead, replication.KindRoot}
 	for _, l := range w.sent {
 		if l.to == joining && slices.Contains(asks, l.send.Kind) {
-			t.Errorf("%v sent %v to a Joining node", l.from.self, l.send.Kind)
+			t.Errorf("%v sent %v to a Joining node, want no request", l.from.self, l.send.Kind)
 		}
 	}
 	// A Joining node may send requests.

@@ -69,7 +69,7 @@ func TestRetryOfFailedRecords(t *testing.T) {
 	h.storing = nil
 	w.run(10 * time.Second)
 	if len(h.storing) != 0 {
-		t.Errorf("%d records are written again while a newer one is pending", len(h.storing))
+		t.Errorf("%d records are written again while a newer record is pending, want 0", len(h.storing))
 	}
 	h.held, h.broken = false, errDisk
 	for i := range 3_000 {
@@ -133,7 +133,7 @@ func TestNarrowedDurable(t *testing.T) {
 		t.Errorf("delete: %+v, want Done", r)
 	}
 	if h = h.restart(narrow); h.show("visits") != "deleted" {
-		t.Errorf("the deleted key returned: %s", h.show("visits"))
+		t.Errorf("after the restart, the deleted key has %s, want deleted", h.show("visits"))
 	}
 	if h.add("visit", local, 1); len(h.storing) != 0 {
 		t.Error("a key that was not loaded and does not match is durable")
@@ -166,7 +166,7 @@ func TestExpiredOnDisk(t *testing.T) {
 	w.set(again.self, identity.Up)
 	w.sendMembers()
 	if again.show("session") != "-" {
-		t.Errorf("the expired key was loaded: %s", again.show("session"))
+		t.Errorf("after the restart, the expired key has %s, want no value", again.show("session"))
 	}
 	w.run(10 * time.Second)
 	if a.show("session") != "-" || again.show("session") != "-" || again.show("used") != "7" {

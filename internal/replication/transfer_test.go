@@ -67,7 +67,7 @@ func TestNoComparisonWhileJoining(t *testing.T) {
 	n.receive(a, replication.Root{Digest: a.m.Root()})
 	for _, l := range w.sent {
 		if l.from == n {
-			t.Errorf("the node sent %v while it is Joining", l.send.Kind)
+			t.Errorf("the node sent %v while it is Joining, want no message", l.send.Kind)
 		}
 	}
 	w.set(n.self, identity.Up)

@@ -170,7 +170,7 @@ func TestRecoveryRateIsSharedByShards(t *testing.T) {
 			t.Fatalf("%v: %d entities have started, want at most %d", at, n, most)
 		}
 		if at > 10*time.Second {
-			t.Fatalf("only %d of 10 entities start", n)
+			t.Fatalf("%d of 10 entities have started after 10 s, want all", n)
 		}
 		if n == 6 && len(started) != 5 {
 			t.Errorf("%d of 5 shards had a turn: %v, want all", len(started), started)

@@ -159,16 +159,16 @@ func TestAllIncludesEarlierHomes(t *testing.T) {
 		t.Errorf("All allocated to %s, want bbcbc", got)
 	}
 	if after := sizes(v); after != before {
-		t.Errorf("All changed its view from %s to %s", before, after)
+		t.Errorf("All changed its view from %s to %s, want no change", before, after)
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("z"), true }) {
 		if !n.IsZero() {
-			t.Errorf("All allocated to %v for a region that is not in the view", n)
+			t.Errorf("All allocated to %v for a region that is not in the view, want no node", n)
 		}
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("a"), false }) {
 		if !n.IsZero() {
-			t.Errorf("All allocated to %v without a region", n)
+			t.Errorf("All allocated to %v without a region, want no node", n)
 		}
 	}
 }

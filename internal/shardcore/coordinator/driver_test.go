@@ -124,7 +124,7 @@ func (d *driver) pass(by time.Duration) {
 		d.now = max(d.now, next)
 		d.apply(d.m.Tick(d.now))
 		if d.m.Next() <= d.now {
-			d.t.Fatalf("Tick(%v) does not increase Next() = %v", d.now, d.m.Next())
+			d.t.Fatalf("after Tick(%v): Next() = %v, want a later time", d.now, d.m.Next())
 		}
 	}
 }

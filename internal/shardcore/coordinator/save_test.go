@@ -99,7 +99,7 @@ func TestFailedSave(t *testing.T) {
 	d.want("after the acknowledgement", "a host[1], b homes a[1]")
 	d.step(coordinator.Loaded{ID: load})
 	if d.stopped != 0 || d.m.Phase() != coordinator.Active {
-		t.Errorf("the reply to a superseded load stopped the coordinator: %v", d.stopped)
+		t.Errorf("after the reply to a superseded load: stopped = %v, want a running coordinator", d.stopped)
 	}
 
 	d = begin() // another coordinator has stored a higher term

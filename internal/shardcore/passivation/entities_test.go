@@ -239,7 +239,7 @@ func TestRandomLoad(t *testing.T) {
 		}
 		drop(e.SetLimit(0))
 		if len(active) > 0 {
-			t.Errorf("%s: %v are active with a limit of 0", name, active)
+			t.Errorf("%s: %v are active with a limit of 0, want none", name, active)
 		}
 	}
 }
