@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// The demonstration prints these steps: all nodes are up; one is killed, becomes unreachable, is
-// downed and removed; it joins again as another incarnation.
+// The demonstration prints these steps: all nodes are up; one node is killed, becomes unreachable,
+// is downed and removed; the killed node joins again as another incarnation.
 func TestDemoCluster(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer

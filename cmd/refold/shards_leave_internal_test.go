@@ -46,7 +46,7 @@ func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error
 
 func (pair) Close() error { return nil }
 
-// A node is drained only if another node can host its shards. A leaving node cannot.
+// A node is drained only if another node can host its shards. A leaving node cannot host shards.
 func TestDrainWithoutOtherHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

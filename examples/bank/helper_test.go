@@ -192,7 +192,8 @@ func await(t *testing.T, b *bank, id, subject string, done func(View) bool) View
 	}
 }
 
-// awaitSnapshot waits until an account has a snapshot: it is saved in the background.
+// awaitSnapshot waits until an account has a snapshot, because the runtime saves snapshots in the
+// background.
 func awaitSnapshot(t *testing.T, b *bank, id string) {
 	t.Helper()
 	for {

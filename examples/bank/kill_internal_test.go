@@ -208,7 +208,8 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	if _, err := cmd.StdinPipe(); err != nil { // the pipe stays open until the program ends: see beTheBank
 		t.Fatal(err)
 	}
-	// Opened for reading and writing, so that neither side waits for the other.
+	// The test opens the pipe for reading and writing, so that neither the test nor the program
+	// waits for the other one to open the pipe.
 	both, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -234,8 +234,8 @@ func (p *processes) allHost() {
 }
 
 // drain sends SIGTERM to all processes, one after the other. If the machine is too busy for
-// --stable-after, a node may be downed before or while it leaves. That is an error only in a soak
-// run, because no other work runs on the machine then.
+// --stable-after, a node may be downed before or while it leaves. Only a soak run reports such a
+// downing as an error, because no other work runs on the machine during a soak.
 func (p *processes) drain() {
 	p.s.Helper()
 	complain := p.s.Logf

@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestSuspendedProcess suspends one of three processes that does not run the coordinator and is not
-// downed. Meanwhile new shards are allocated to the other processes: the first account of each is
-// open within two seconds.
+// TestSuspendedProcess suspends one of three processes. This process does not run the coordinator
+// and is not downed. Meanwhile new shards are allocated to the other processes. The first account
+// of each new shard is open within two seconds.
 func TestSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{stateJournal, stateDDATA} {

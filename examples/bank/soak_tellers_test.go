@@ -42,7 +42,7 @@ type tellers struct {
 }
 
 // doubt is an operation that was refused after an earlier attempt without a reply. The earlier
-// attempt may have been executed, or may still be.
+// attempt may have been executed, or may be executed later.
 type doubt struct {
 	request string
 	op      porcupine.Operation
@@ -111,8 +111,8 @@ func (t *teller) run() {
 	}
 }
 
-// change requests a deposit, a withdrawal or a transfer until it receives a reply. It waits until a
-// transfer has completed.
+// change sends a deposit, a withdrawal or a transfer until it receives a reply. After a transfer it
+// waits until the transfer has completed.
 func (t *teller) change(op tellerOp) {
 	t.last++
 	request := fmt.Sprintf("teller-%d-%d", t.number, t.last)
@@ -156,7 +156,7 @@ func (t *teller) change(op tellerOp) {
 	if to == "" || got.refused {
 		return
 	}
-	// The credit precedes the end of the transfer at its source.
+	// The credit of a transfer precedes the end of the transfer at its source.
 	for t.s.Context().Err() == nil {
 		view, ok := t.look(op.account)
 		if ok && !slices.ContainsFunc(view.Pending, func(p pendingBody) bool { return p.Transfer == receipt.Transfer }) {

@@ -56,7 +56,8 @@ type settled struct {
 	seq  uint64
 }
 
-// overdue reports a violation if the request is not answered in time, unless the node was paused.
+// overdue reports a violation if the request is not answered in time. A pause of the node, the load
+// of its records, and failures of its disk extend the time.
 func (q *request) overdue(in time.Duration) {
 	const slack = time.Second
 	q.by.after(in+slack, func() {
@@ -160,8 +161,8 @@ func checkQuorum(q *request, a *replication.Reply) {
 	}
 }
 
-// acknowledged checks that the write is held by at least as many replicas as have answered, and by
-// as many disks if it is durable.
+// acknowledged checks that at least as many replicas hold the write as have answered. If the key is
+// durable, it also checks that as many disks hold the write.
 func acknowledged(q *request, a *replication.Reply) {
 	w, r := q.write, q.by
 	r.d.acks++
@@ -366,9 +367,9 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			switch {
 			case here:
 			case slices.ContainsFunc(living, has) && !k.durable: // a node may have loaded durable data from its disk a moment ago
-				// A node other than the removed one may have made the write before it receives the
-				// pruning, and then still sends it. A deletion belongs to no node. Pruning does not
-				// move it, and it still spreads.
+				// Another node than the removed one may have made the write before it received the
+				// pruning. This node then still sends the write. A deletion belongs to no node:
+				// pruning does not move it, and it still spreads.
 				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
 					o.h.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())

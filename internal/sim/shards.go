@@ -251,8 +251,8 @@ func (p ShardsPlan) String() string {
 		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm)
 }
 
-// drain drains a node, and some time later restarts the node or cancels the drain, possibly before
-// its end. One node is drained at a time, and others can take its shards.
+// drain drains a node. Some time later it restarts the node or cancels the drain, possibly before
+// the drain is complete. Only one node is drained at a time, and other nodes can take its shards.
 func (d *sharding) drain(s *shardNode) {
 	if !s.hosts() || !d.canSpare(s) {
 		return

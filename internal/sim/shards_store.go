@@ -549,8 +549,8 @@ func (m *replicatedEntities) call(e *storeCall, r shardcore.RememberCall, me own
 	return nil, err
 }
 
-// loaded checks that, without failures, the stored entities of a shard are loaded by its next
-// owner. Entities that are removed while nodes are pruned may be added again.
+// loaded checks that the next owner of a shard loads the stored entities, unless a failure has
+// occurred. Entities that are removed while nodes are pruned may be added again.
 func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 	known := map[string]bool{}
 	for _, id := range ids {

@@ -384,8 +384,8 @@ func TestCopyRejectsOtherTarget(t *testing.T) {
 	}
 }
 
-// The source changes IDs that are already copied. The copy follows deletions and replaced
-// snapshots, and counts the appended records.
+// While a copy runs, the source changes IDs that are already copied. The copy follows deletions and
+// replaced snapshots, and counts the appended records.
 func TestCopyOfSourceInUse(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
@@ -419,7 +419,7 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	same(t, from, to)
 }
 
-// Copy reports records that only the target has, although it compares the persistence ID several
+// Copy reports records that only the target has, although Copy compares the persistence ID several
 // times.
 func TestCopyReportsExtraContents(t *testing.T) {
 	t.Parallel()

@@ -255,7 +255,7 @@ func TestVerifyCounts(t *testing.T) {
 	}
 }
 
-// A failure that is not about the data is an error, not a problem.
+// Verify returns a failure that does not concern the data as an error, and not as a problem.
 func TestVerifyFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
