@@ -17,7 +17,7 @@ var errNoMatch = errors.New("snapshot: not within the bounds")
 
 // Load returns the newest match. If files are damaged, Load tries the FilesConfig.MaxLoadAttempts
 // newest ones and logs a warning for each damaged file that it skips. Load does not skip an intact
-// file of a newer version, or one above FilesConfig.MaxSize. For these it fails with
+// file of a newer version, or one above FilesConfig.MaxSize. For such a file it fails with
 // ErrNewerVersion or ErrTooLarge.
 //
 // The payload belongs to the caller.

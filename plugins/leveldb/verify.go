@@ -16,9 +16,9 @@ import (
 
 // VerifyOrder checks that queries find each stored event exactly once. The order must contain all
 // events except fences and deleted events, with the events of a persistence ID in ascending order.
-// Each tag must refer to the positions of its events. It reads all events, and needs about 50 bytes
-// of memory for each persistence ID. It may run concurrently with all other calls, and checks the
-// state at its beginning.
+// Each tag must refer to the positions of its events. VerifyOrder reads all events, and needs about
+// 50 bytes of memory for each persistence ID. It may run concurrently with all other calls, and
+// checks the state at its beginning.
 //
 // The error matches journal.ErrCorrupt if a check fails.
 func (db *DB) VerifyOrder(ctx context.Context) (err error) {
