@@ -36,10 +36,6 @@ PRIVATE := $(if $(REFOLD_POSTGRES)$(PGHOST)$(PGHOSTADDR)$(PGSERVICE)$(PGDATABASE
 # The bank on an embedded journal needs neither PostgreSQL nor NATS, which take most of the time to compile.
 EMBEDDED := $(filter leveldb:% inmem:%,$(JOURNAL))
 
-# Compilers and tests live for seconds. They need a fifth less processor time if they collect garbage less
-# often. Benchmarks and the bank itself run with the default.
-RARE_GC := GOGC=400 GOMEMLIMIT=2GiB
-
 LINT := go tool -modfile=tools/go.mod golangci-lint
 # Tests of package leveldb in which writes fail while the engine compacts. The engine has a data race in this case, so
 # these tests do not compact under the race detector.
@@ -55,7 +51,7 @@ help: ## list the targets
 .PHONY: bank
 bank: need-go $(if $(PRIVATE),need-postgres) ## run the bank: 100,000 commands on 1,000 accounts, then the audit (ACCOUNTS, COMMANDS, SEED, JOURNAL)
 	@mkdir -p bin tmp
-	@$(RARE_GC) go build $(if $(EMBEDDED),-tags embedded) -o bin/bank ./examples/bank
+	@go build $(if $(EMBEDDED),-tags embedded) -o bin/bank ./examples/bank
 	@test -s $(FILE) || { bin/bank generate --accounts $(ACCOUNTS) --commands $(COMMANDS) --seed $(SEED) > $(FILE).part && mv $(FILE).part $(FILE); }
 ifeq ($(PRIVATE),)
 	bin/bank apply $(FILE) --journal $(JOURNAL)
@@ -85,15 +81,15 @@ PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 
 .PHONY: quick
 quick: need-go ## run the tests that need no server, in under a minute: no PostgreSQL, no C compiler, no root
-	@$(RARE_GC) go test $(TESTFLAGS) -short -p $(PARALLEL) -timeout=10m $$(.ci/need without-postgres ./...)
+	@go test $(TESTFLAGS) -short -p $(PARALLEL) -timeout=10m $$(.ci/need without-postgres ./...)
 
 .PHONY: test
 test: need-go ## run all tests with the race detector, in random order (PKG); root on Debian installs missing packages unless PKG is set
 	@INSTALL=$(if $(filter ./...,$(PKG)),yes) .ci/need tests $(PKG)
-	$(RARE_GC) go test $(TESTFLAGS) -race -p $(PARALLEL) -timeout=20m $(PKG)
+	go test $(TESTFLAGS) -race -p $(PARALLEL) -timeout=20m $(PKG)
 ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 	@echo '== without the race detector: failed writes during compactions'
-	$(RARE_GC) go test $(TESTFLAGS) -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
+	go test $(TESTFLAGS) -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
 endif
 
 .PHONY: check
@@ -105,8 +101,8 @@ format: need-go
 	@$(LINT) fmt --diff
 vet: need-go
 	@echo '== vet and build'
-	@$(RARE_GC) go vet ./...
-	@$(RARE_GC) go build -o /dev/null ./...
+	@go vet ./...
+	@go build -o /dev/null ./...
 lint: need-go
 	@echo '== lint'
 	@$(LINT) run
