@@ -91,17 +91,16 @@ func typeCheck(imports types.Importer, root, dir string, changed map[string]stri
 		return err
 	}
 	positions := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
+	files := make([]*ast.File, len(p.GoFiles))
+	for i, name := range p.GoFiles {
 		var text any // nil stands for the contents of the file
 		if c, ok := changed[path.Join(dir, name)]; ok {
 			text = c
 		}
-		f, err := parser.ParseFile(positions, filepath.Join(root, dir, name), text, parser.SkipObjectResolution)
+		files[i], err = parser.ParseFile(positions, filepath.Join(root, dir, name), text, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		files = append(files, f)
 	}
 	_, err = (&types.Config{Importer: imports}).Check(p.Name, positions, files, nil)
 	return err

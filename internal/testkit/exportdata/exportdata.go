@@ -28,7 +28,7 @@ func Importer(tb testing.TB, packages ...string) types.Importer {
 	if effort.Race() {
 		args = append(args, "-race")
 	}
-	list := exec.CommandContext(tb.Context(), "go", append(args, packages...)...)
+	list := exec.CommandContext(tb.Context(), "go", append(args, packages...)...) //nolint:gosec // arguments of the test
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
