@@ -312,7 +312,14 @@ func TestCasesFindBugs(t *testing.T) {
 				found[c.Name] = found[c.Name] || false
 				continue
 			}
-			if found[c.Name] = true; !fails(t, c) {
+			found[c.Name] = true
+			detected := false
+			for range 100 { // a fault of concurrent calls does not show in each order of the calls
+				if detected = fails(t, c); detected {
+					break
+				}
+			}
+			if !detected {
 				t.Errorf("%s does not detect the store with the fault %q", c.Name, bug.name)
 			}
 		}
