@@ -21,40 +21,40 @@ import (
 // that begin with an expired Context do nothing.
 type Context[S, E, R any] struct{ Effect[S, E, R] }
 
-// contextOf returns the context of an entity for a handler with reply type R. Each entity has one
-// context, so that a command needs no allocation for it.
-func contextOf[R, S, E any](e *entity[S, E]) *Context[S, E, R] {
-	// R does not appear in a field: all instances of Context have the same memory layout.
+// contextOf returns the context of an entity for a handler. Each entity has one context, so that a
+// command needs no allocation for it.
+func contextOf[S, E, R any](e *entity) *Context[S, E, R] {
+	// A Context consists of an effect, whatever its type parameters are.
 	return (*Context[S, E, R])(unsafe.Pointer(&e.context)) //nolint:gosec // see above
 }
 
 // ID returns the entity's own ID, without its type.
-func (c *Context[S, E, R]) ID() string { return c.entity.id() }
+func (c *Context[S, E, R]) ID() string { return c.effect.entity.id() }
 
 // PersistenceID returns the entity's ID in the journal: the name of its type, "|" and ID.
-func (c *Context[S, E, R]) PersistenceID() string { return c.entity.pid() }
+func (c *Context[S, E, R]) PersistenceID() string { return c.effect.entity.pid() }
 
 // SequenceNr returns the sequence number of the last event that was applied.
 func (c *Context[S, E, R]) SequenceNr() uint64 {
-	if c.entity.op == nil {
-		return c.entity.machine.SequenceNr()
+	if c.effect.entity.op == nil {
+		return c.effect.entity.machine.SequenceNr()
 	}
-	return c.entity.op.SequenceNr()
+	return c.effect.entity.op.SequenceNr()
 }
 
 // Now returns the time at which the message is handled, in UTC and whole microseconds. Handlers use
 // it instead of time.Now.
-func (c *Context[S, E, R]) Now() time.Time { return c.entity.machine.Now() }
+func (c *Context[S, E, R]) Now() time.Time { return c.effect.entity.machine.Now() }
 
 // Self returns the reference to the entity itself.
-func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.entity.host} }
+func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.effect.entity.host} }
 
 // Context returns the context of the caller, for its values and its deadline. The context of a
 // message that was sent with Tell has the values of the sender's context and ends with the runtime.
 // For a signal, the context comes from the message that caused the signal.
 func (c *Context[S, E, R]) Context() context.Context {
-	rt := c.entity.host.rt
-	if op := c.entity.op; op != nil {
+	rt := c.effect.entity.host.rt
+	if op := c.effect.entity.op; op != nil {
 		switch s := op.Env.Caller.(type) {
 		case *call:
 			return s.Context()
@@ -67,28 +67,28 @@ func (c *Context[S, E, R]) Context() context.Context {
 
 // Logger returns the logger of the runtime with the persistence ID.
 func (c *Context[S, E, R]) Logger() *slog.Logger {
-	return c.entity.host.rt.log.With(slog.String("persistence_id", c.entity.pid()))
+	return c.effect.entity.host.rt.log.With(slog.String("persistence_id", c.effect.entity.pid()))
 }
 
 // Unhandled rejects the command: its caller gets ErrUnhandled.
 func (c *Context[S, E, R]) Unhandled() Decision[S, E, R] {
-	return Decision[S, E, R]{decision[S, E]{effect: effect[S, E]{control: engine.Unhandled}}}
+	return Decision[S, E, R]{decision{effect: effect{control: engine.Unhandled}}}
 }
 
 // Stash keeps the command until UnstashAll, and then the command is handled again. The caller waits
 // during this time. If HostOptions.StashCapacity commands are already stashed, the command is
 // answered according to HostOptions.Overflow.
 func (c *Context[S, E, R]) Stash() Decision[S, E, R] {
-	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(engine.Stash).effect}}
+	return Decision[S, E, R]{decision{effect: c.effect.controlled(engine.Stash)}}
 }
 
 // Token identifies the present command, so that a later message can answer it: see
 // Effect.ReplyLater and Effect.Resolve. It is the zero value if no caller waits.
 func (c *Context[S, E, R]) Token() Token[R] {
-	if c.entity.op == nil {
+	if c.effect.entity.op == nil {
 		return Token[R]{}
 	}
-	caller, ok := c.entity.op.Env.Caller.(*call)
+	caller, ok := c.effect.entity.op.Env.Caller.(*call)
 	if !ok {
 		return Token[R]{}
 	}
@@ -115,13 +115,13 @@ type Resolution struct {
 
 // Requests of effects. The engine returns them when the effect has taken effect.
 type (
-	saveState        struct{}
-	passivation      struct{}
-	deleteSnapshots  struct{ criteria snapshot.Criteria }
-	handled          struct{ command *observed }
-	goRequest[S any] struct {
-		f         func(context.Context) Message[S]
-		ctx, root context.Context //nolint:containedctx // nil when the command has none
+	saveState       struct{}
+	passivation     struct{}
+	deleteSnapshots struct{ criteria snapshot.Criteria }
+	handled         struct{ command *observed }
+	goRequest       struct {
+		f         func(context.Context) any // returns nil or a message
+		ctx, root context.Context           //nolint:containedctx // nil when the command has none
 	}
 	receiveTimeout time.Duration
 	timerRequest   struct {

@@ -18,16 +18,16 @@ import (
 // and its state only.
 //
 // The fields below mu are guarded by mu. All others belong to the goroutine that takes the turn.
-type entity[S, E any] struct {
+type entity struct {
 	task     task
-	host     *Local[S, E]
+	host     *host
 	machine  engine.Machine
-	instance instance[S, E]
+	instance instance
 	stream   groupcommit.Stream
-	context  Context[S, E, None] // of all handlers, see contextOf
-	op       *engine.Op          // the message that user code handles; nil outside of user code
-	lastUsed atomic.Int64        // Unix nanoseconds of the steady clock
-	extra    *extra              // nil until it is needed
+	context  effect       // the Context of all handlers, see contextOf
+	op       *engine.Op   // the message that user code handles; nil outside of user code
+	lastUsed atomic.Int64 // Unix nanoseconds of the steady clock
+	extra    *extra       // nil until it is needed
 
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
@@ -68,17 +68,17 @@ type extra struct {
 	unsent     []*engine.Step
 }
 
-func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
-	e := &entity[S, E]{host: h}
+func newEntity(h *host, pid string) *entity {
+	e := &entity{host: h}
 	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
 	return e
 }
 
-func (e *entity[S, E]) pid() string { return e.machine.ID() }
+func (e *entity) pid() string { return e.machine.ID() }
 
-func (e *entity[S, E]) id() string { return cutID(e.pid(), e.host.model.typ.Name) }
+func (e *entity) id() string { return cutID(e.pid(), e.host.model.name) }
 
 type acceptance uint8
 
@@ -90,7 +90,7 @@ const (
 
 // accept puts a message into the mailbox if it holds fewer than limit messages. If limit is
 // negative, the mailbox has no limit.
-func (e *entity[S, E]) accept(env *engine.Envelope, limit int) acceptance {
+func (e *entity) accept(env *engine.Envelope, limit int) acceptance {
 	e.mu.Lock()
 	switch {
 	case e.gone:
@@ -106,7 +106,7 @@ func (e *entity[S, E]) accept(env *engine.Envelope, limit int) acceptance {
 }
 
 // schedule passes the entity to the workers and unlocks mu.
-func (e *entity[S, E]) schedule() {
+func (e *entity) schedule() {
 	wake := !e.queued
 	e.queued = true
 	e.mu.Unlock()
@@ -116,28 +116,28 @@ func (e *entity[S, E]) schedule() {
 }
 
 // post adds an input for the machine.
-func (e *entity[S, E]) post(in engine.Input) {
+func (e *entity) post(in engine.Input) {
 	e.mu.Lock()
 	e.inputs = append(e.inputs, input{Input: in})
 	e.schedule()
 }
 
 // do calls f in the next turn.
-func (e *entity[S, E]) do(f func(out *engine.Effects)) {
+func (e *entity) do(f func(out *engine.Effects)) {
 	e.mu.Lock()
 	e.inputs = append(e.inputs, input{call: f})
 	e.schedule()
 }
 
-func (e *entity[S, E]) stop(s stops) {
+func (e *entity) stop(s stops) {
 	e.mu.Lock()
 	e.stops |= s
 	e.schedule()
 }
 
-func (e *entity[S, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
+func (e *entity) signal(s Signal) { e.signalFrom(context.Background(), s) }
 
-func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
+func (e *entity) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
 		env := envelope(ctx, s)
 		env.Signal = true
@@ -146,7 +146,7 @@ func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
 }
 
 // leave marks an entity without input as gone. The host's shard is locked.
-func (e *entity[S, E]) leave() bool {
+func (e *entity) leave() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone || e.mailbox.Len() > 0 || len(e.inputs) > 0 || e.stored > 0 {
@@ -157,7 +157,7 @@ func (e *entity[S, E]) leave() bool {
 }
 
 // Written implements groupcommit.Owner.
-func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
+func (e *entity) Written(_ *groupcommit.Request, err error) {
 	if err != nil {
 		e.post(engine.Input{Kind: engine.NotStored, Err: err})
 		return
@@ -187,8 +187,8 @@ func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 // answerStored handles a stored unit on the writer's goroutine if the unit can lead only to
 // replies. This is the common case, and it needs no turn of a worker. Otherwise answerStored does
 // nothing and returns false. The caller owns the entity as in a turn.
-func (e *entity[S, E]) answerStored() bool {
-	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.typ.Deadline != nil {
+func (e *entity) answerStored() bool {
+	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.deadline != nil {
 		return false
 	}
 	out := e.host.rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
@@ -198,18 +198,18 @@ func (e *entity[S, E]) answerStored() bool {
 }
 
 // hasInput reports whether the entity needs a turn. mu is locked.
-func (e *entity[S, E]) hasInput() bool {
+func (e *entity) hasInput() bool {
 	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 || e.stops != 0
 }
 
 // Room implements groupcommit.Owner.
-func (e *entity[S, E]) Room() { e.do(e.submitUnsent) }
+func (e *entity) Room() { e.do(e.submitUnsent) }
 
 // messagesPerTurn limits a turn, so that one entity does not occupy a worker.
 const messagesPerTurn = 256
 
 // takeTurn implements turner: it handles the input that has arrived.
-func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
+func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
 	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
@@ -256,7 +256,7 @@ func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	return e.queued
 }
 
-func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
+func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
 	stashed := e.host.rt.obs.Stashed
 	if stashed == nil || env.Signal {
 		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
@@ -269,7 +269,7 @@ func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	}
 }
 
-func (e *entity[S, E]) handleStops(s stops, out *engine.Effects) {
+func (e *entity) handleStops(s stops, out *engine.Effects) {
 	if s&stopIdle != 0 && !e.hasTimers() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
@@ -288,7 +288,7 @@ func (e *entity[S, E]) handleStops(s stops, out *engine.Effects) {
 	}
 }
 
-func (e *entity[S, E]) used() {
+func (e *entity) used() {
 	if e.host.opts.PassivateAfter > 0 {
 		e.lastUsed.Store(e.host.rt.steady().UnixNano())
 	}
@@ -297,14 +297,14 @@ func (e *entity[S, E]) used() {
 	}
 }
 
-func (e *entity[S, E]) needExtra() *extra {
+func (e *entity) needExtra() *extra {
 	if e.extra == nil {
 		e.extra = &extra{}
 	}
 	return e.extra
 }
 
-func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
+func (e *entity) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
 	e.machine.Step(e.machine.Now(), in, out)
 	e.perform(out)

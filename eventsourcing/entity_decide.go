@@ -16,7 +16,7 @@ import (
 )
 
 // Decide implements engine.Behavior: it calls the handler of a message.
-func (e *entity[S, E]) Decide(op *engine.Op) {
+func (e *entity) Decide(op *engine.Op) {
 	e.op = op
 	defer e.leaveUserCode(op)
 	if e.host.rt.watched {
@@ -26,12 +26,12 @@ func (e *entity[S, E]) Decide(op *engine.Op) {
 		e.decideSignal(op)
 		return
 	}
-	if h := e.host.model.commands[reflect.TypeOf(op.Env.Message)]; h != nil {
-		h.handle(e, op, op.Env.Message)
+	if handle := e.host.model.commands[reflect.TypeOf(op.Env.Message)]; handle != nil {
+		e.applyDecision(op, handle(e, op.Env.Message))
 		return
 	}
 	switch m := op.Env.Message.(type) {
-	case inspection[S]:
+	case inspection:
 		e.inspect(op, m)
 	case hosting.Start:
 		op.Answer(nil)
@@ -41,31 +41,31 @@ func (e *entity[S, E]) Decide(op *engine.Op) {
 }
 
 // decideSignal calls the handler of a signal, unless a part rejects the signal.
-func (e *entity[S, E]) decideSignal(op *engine.Op) {
+func (e *entity) decideSignal(op *engine.Op) {
 	s := signalOf(op.Env.Message)
 	signal, ok := s.(Signal)
 	if !ok || !e.admits(signal) {
 		return
 	}
-	h := e.host.model.signals[reflect.TypeOf(s)]
-	if h == nil {
+	handle := e.host.model.signals[reflect.TypeOf(s)]
+	if handle == nil {
 		op.Control(engine.Unhandled)
 		return
 	}
-	h.handle(e, op, s)
+	e.applyDecision(op, handle(e, s))
 }
 
 // Call implements engine.Behavior: it calls a callback.
-func (e *entity[S, E]) Call(op *engine.Op, fn any) {
-	f, _ := fn.(callback[S, E])
+func (e *entity) Call(op *engine.Op, fn any) {
+	f, _ := fn.(callback)
 	e.op = op
 	op.Made = 0
 	defer e.leaveUserCode(op)
-	e.applyDecision(op, f.call(e))
+	e.applyDecision(op, f(e))
 }
 
 // State implements engine.Behavior: it encodes the state for a snapshot.
-func (e *entity[S, E]) State() *engine.State {
+func (e *entity) State() *engine.State {
 	s := &engine.State{}
 	if err := catchPanic(e.pid(), func() error { return e.encodeState(s) }); err != nil {
 		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
@@ -75,7 +75,7 @@ func (e *entity[S, E]) State() *engine.State {
 }
 
 // leaveUserCode is deferred by the methods that call user code. It records a panic.
-func (e *entity[S, E]) leaveUserCode(op *engine.Op) {
+func (e *entity) leaveUserCode(op *engine.Op) {
 	e.op = nil
 	if v := recover(); v != nil {
 		op.Panicked(newPanicError(e.pid(), v))
@@ -83,7 +83,7 @@ func (e *entity[S, E]) leaveUserCode(op *engine.Op) {
 }
 
 // applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.
-func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
+func (e *entity) applyDecision(op *engine.Op, d decision) {
 	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
 		f(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
@@ -121,7 +121,7 @@ func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
 
 // applySteps applies an effect with several steps. It encodes all events before it applies the first
 // one: if an event can't be encoded, the command changes nothing.
-func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
+func (e *entity) applySteps(op *engine.Op, eff *effect) bool {
 	records := make([][]journal.Event, len(eff.steps)+1)
 	offset := 0
 	for i := range records {
@@ -153,7 +153,7 @@ func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
 
 // noReply ends a notice or a signal without a reply. The observer is called when the op has taken
 // effect.
-func (e *entity[S, E]) noReply(op *engine.Op) {
+func (e *entity) noReply(op *engine.Op) {
 	op.NoReply()
 	if o := observing(op.Env); o != nil {
 		op.Requests = append(op.Requests, handled{o})
@@ -161,7 +161,7 @@ func (e *entity[S, E]) noReply(op *engine.Op) {
 }
 
 // addRequest adds a request to the op. A snapshot encodes the state as it is now.
-func (e *entity[S, E]) addRequest(op *engine.Op, request any) {
+func (e *entity) addRequest(op *engine.Op, request any) {
 	switch r := request.(type) {
 	case Resolution:
 		if r.call != nil {
@@ -178,7 +178,7 @@ func (e *entity[S, E]) addRequest(op *engine.Op, request any) {
 
 // encodeInto encodes the state into s. If the encoding fails, encodeInto adds a SnapshotFailed
 // signal to the op and returns nil.
-func (e *entity[S, E]) encodeInto(op *engine.Op, s *engine.State) *engine.State {
+func (e *entity) encodeInto(op *engine.Op, s *engine.State) *engine.State {
 	if err := e.encodeState(s); err != nil {
 		op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
 		return nil
@@ -186,14 +186,14 @@ func (e *entity[S, E]) encodeInto(op *engine.Op, s *engine.State) *engine.State 
 	return s
 }
 
-func (e *entity[S, E]) encodeState(s *engine.State) (err error) {
+func (e *entity) encodeState(s *engine.State) (err error) {
 	s.Manifest, s.Payload, err = e.host.model.encode(e.instance.state)
 	return err
 }
 
 // persist encodes, applies and tags the events of a unit. It returns false if the unit is refused;
 // then the state is unchanged.
-func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
+func (e *entity) persist(op *engine.Op, events []any, async bool) bool {
 	if len(events) > 1 {
 		records, err := e.encodeAll(op, 0, events)
 		if err != nil {
@@ -221,7 +221,7 @@ func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 
 // encodeAll encodes the events of a unit. offset is the number of events of the same command in
 // earlier units.
-func (e *entity[S, E]) encodeAll(op *engine.Op, offset int, events []E) ([]journal.Event, error) {
+func (e *entity) encodeAll(op *engine.Op, offset int, events []any) ([]journal.Event, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -241,7 +241,7 @@ func (e *entity[S, E]) encodeAll(op *engine.Op, offset int, events []E) ([]journ
 }
 
 // persistEncoded applies and tags the events of a unit.
-func (e *entity[S, E]) persistEncoded(op *engine.Op, events []E, records []journal.Event, async bool) {
+func (e *entity) persistEncoded(op *engine.Op, events []any, records []journal.Event, async bool) {
 	if len(events) == 0 {
 		return
 	}
@@ -255,14 +255,14 @@ func (e *entity[S, E]) persistEncoded(op *engine.Op, events []E, records []journ
 	e.persisted(op, len(events))
 }
 
-func (e *entity[S, E]) persisted(op *engine.Op, n int) {
+func (e *entity) persisted(op *engine.Op, n int) {
 	if e.host.rt.watched {
 		observing(op.Env).persist(n, op.SequenceNr())
 	}
 }
 
 // inject returns the metadata that is stored with the events of an op.
-func (e *entity[S, E]) inject(op *engine.Op) []byte {
+func (e *entity) inject(op *engine.Op) []byte {
 	f := e.host.rt.obs.Inject
 	if f == nil {
 		return nil
@@ -274,7 +274,7 @@ func (e *entity[S, E]) inject(op *engine.Op) []byte {
 	return f(s.from().ctx)
 }
 
-func (e *entity[S, E]) mayPersist() error {
+func (e *entity) mayPersist() error {
 	switch {
 	case e.host.opts.Recovery.readOnly():
 		return ErrReadOnly
@@ -285,14 +285,14 @@ func (e *entity[S, E]) mayPersist() error {
 }
 
 // encode encodes the i-th event of a command.
-func (e *entity[S, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
+func (e *entity) encode(op *engine.Op, i int, event any) (journal.Event, error) {
 	reject := func(reason error) error {
 		return &journal.RejectedError{ID: e.pid(), SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
 	}
-	if e.host.model.typ.Events == nil {
+	if e.host.model.events == nil {
 		return journal.Event{}, reject(fmt.Errorf("%w: %T: Type.Events is missing", codec.ErrNotRegistered, event))
 	}
-	manifest, payload, err := e.host.model.typ.Events.Encode(event)
+	manifest, payload, err := e.host.model.events.Encode(event)
 	if err != nil {
 		return journal.Event{}, reject(err)
 	}
@@ -303,17 +303,17 @@ func (e *entity[S, E]) encode(op *engine.Op, i int, event E) (journal.Event, err
 }
 
 // applyOne applies an event and sets its tags. It reports whether Snapshots.When requests a snapshot.
-func (e *entity[S, E]) applyOne(op *engine.Op, seqNr uint64, event E, record *journal.Event) bool {
-	typ := &e.host.model.typ
-	e.host.model.apply(&e.instance, event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
-	if typ.Tags != nil {
-		record.Tags = typ.Tags(e.instance.state, event)
+func (e *entity) applyOne(op *engine.Op, seqNr uint64, event any, record *journal.Event) bool {
+	m := e.host.model
+	m.apply(&e.instance, event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
+	if m.tags != nil {
+		record.Tags = m.tags(e.instance.state, event)
 	}
-	return typ.Snapshots.When != nil && typ.Snapshots.When(e.instance.state, event, seqNr)
+	return m.when != nil && m.when(e.instance.state, event, seqNr)
 }
 
 // due encodes the state if a snapshot is due after a unit of n events.
-func (e *entity[S, E]) due(op *engine.Op, n int, matched bool) *engine.State {
+func (e *entity) due(op *engine.Op, n int, matched bool) *engine.State {
 	s := op.Due(n, matched && e.host.rt.snapshots != nil)
 	if s == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // perform performs effects in the order of the fields of engine.Effects. It does not block.
-func (e *entity[S, E]) perform(out *engine.Effects) {
+func (e *entity) perform(out *engine.Effects) {
 	for _, s := range out.Append {
 		e.submit(s)
 	}
@@ -55,7 +55,7 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 	}
 	if out.Stopped && !out.Recover {
 		e.absent = true
-		e.instance = instance[S, E]{}
+		e.instance = instance{}
 		if e.host.rt.obs.Stopped != nil {
 			e.host.rt.obs.Stopped(e.pid())
 		}
@@ -64,7 +64,7 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 
 // submit passes a unit to the writer. If the writer is full, the machine decides no command until
 // the writer calls Room.
-func (e *entity[S, E]) submit(s *engine.Step) {
+func (e *entity) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra == nil || len(e.extra.unsent) == 0 {
 		if e.host.rt.writer.Submit(&s.Request) {
@@ -77,7 +77,7 @@ func (e *entity[S, E]) submit(s *engine.Step) {
 }
 
 // submitUnsent passes the remaining units to the writer, which has room again.
-func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
+func (e *entity) submitUnsent(out *engine.Effects) {
 	x := e.needExtra()
 	for len(x.unsent) > 0 {
 		if !e.host.rt.writer.Submit(&x.unsent[0].Request) {
@@ -90,7 +90,7 @@ func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
 	e.step(engine.Input{Kind: engine.Continue}, out)
 }
 
-func (e *entity[S, E]) answer(a *engine.Answer) {
+func (e *entity) answer(a *engine.Answer) {
 	rt := e.host.rt
 	r, waits := a.Env.Caller.(replier)
 	if rt.watched {
@@ -116,7 +116,7 @@ func (e *entity[S, E]) answer(a *engine.Answer) {
 	}
 }
 
-func (e *entity[S, E]) unhandledSignal(s any) {
+func (e *entity) unhandledSignal(s any) {
 	log := e.host.rt.log.With(slog.String("persistence_id", e.pid()))
 	switch s := s.(type) {
 	case SnapshotFailed:
@@ -131,7 +131,7 @@ func (e *entity[S, E]) unhandledSignal(s any) {
 }
 
 // durable is called when all events up to a sequence number are stored.
-func (e *entity[S, E]) durable(seqNr uint64) {
+func (e *entity) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
 		f(e.pid(), seqNr)
 	}
@@ -142,7 +142,7 @@ func (e *entity[S, E]) durable(seqNr uint64) {
 	e.updateDeadline()
 }
 
-func (e *entity[S, E]) failed(cause error) {
+func (e *entity) failed(cause error) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
 	if p, ok := errors.AsType[*PanicError](cause); ok {
@@ -155,33 +155,33 @@ func (e *entity[S, E]) failed(cause error) {
 }
 
 // fenceWrite is the groupcommit.Owner of the write of a fence.
-type fenceWrite[S, E any] struct {
-	entity  *entity[S, E]
+type fenceWrite struct {
+	entity  *entity
 	request groupcommit.Request
 }
 
-func (e *entity[S, E]) fence(w journal.Write) {
+func (e *entity) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {
 		rt.obs.Fence(e.pid(), w.Expect+1)
 	}
 	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid()), slog.Uint64("sequence_nr", w.Expect+1))
 	rt.writer.Reset(&e.stream)
-	f := &fenceWrite[S, E]{entity: e}
+	f := &fenceWrite{entity: e}
 	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
 	rt.writer.Submit(&f.request) // a full writer calls Room later
 }
 
 // Written implements groupcommit.Owner.
-func (f *fenceWrite[S, E]) Written(_ *groupcommit.Request, err error) {
+func (f *fenceWrite) Written(_ *groupcommit.Request, err error) {
 	f.entity.post(engine.Input{Kind: engine.Fenced, Err: err})
 }
 
 // Room implements groupcommit.Owner.
-func (f *fenceWrite[S, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
+func (f *fenceWrite) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 
 // probe determines the writer of the records from a sequence number on.
-func (e *entity[S, E]) probe(from uint64, writer string) {
+func (e *entity) probe(from uint64, writer string) {
 	rt := e.host.rt
 	var progress atomic.Uint64
 	ctx, cancel := context.WithCancelCause(rt.ctx)

@@ -14,11 +14,11 @@ import (
 )
 
 // request carries out a request of an op that has taken effect.
-func (e *entity[S, E]) request(r any) {
+func (e *entity) request(r any) {
 	switch r := r.(type) {
 	case handled:
 		r.command.end(nil)
-	case goRequest[S]:
+	case goRequest:
 		e.goAsync(r)
 	case timerRequest:
 		e.setTimer(r)
@@ -36,7 +36,7 @@ func (e *entity[S, E]) request(r any) {
 }
 
 // requestDeletion starts a deletion of events, or refuses it without a call of the journal.
-func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
+func (e *entity) requestDeletion(r DeleteEvents) {
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
 		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid(), r.UpTo, durable)
@@ -49,24 +49,25 @@ func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
 	e.host.rt.stores.do(func() { e.removeEvents(r) })
 }
 
-// goContext adds the context of the present message to a request of Effect.Go.
-func (e *entity[S, E]) goContext(r goRequest[S]) goRequest[S] {
-	if e.op != nil {
-		if s, ok := e.op.Env.Caller.(sender); ok {
-			r.ctx, r.root = s.from().background(e.host.rt.ctx), s.from().root()
+// goRequest returns a request of Effect.Go with the context of the present message.
+func (e *effect) goRequest(f func(context.Context) any) goRequest {
+	r := goRequest{f: f}
+	if e.entity != nil && e.entity.op != nil {
+		if s, ok := e.entity.op.Env.Caller.(sender); ok {
+			r.ctx, r.root = s.from().background(e.entity.host.rt.ctx), s.from().root()
 		}
 	}
 	return r
 }
 
-func (e *entity[S, E]) goAsync(r goRequest[S]) {
+func (e *entity) goAsync(r goRequest) {
 	rt := e.host.rt
 	ctx, root := rt.ctx, context.Background()
 	if r.ctx != nil {
 		ctx, root = r.ctx, r.root
 	}
 	rt.async.Go(func() {
-		var command Message[S]
+		var command any
 		err := catchPanic(e.pid(), func() error {
 			command = r.f(ctx)
 			return nil
@@ -75,7 +76,7 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid()), slog.Any("error", err))
 			return
 		}
-		if any(command) != nil {
+		if command != nil {
 			e.host.tellSelf(e.id(), envelope(root, command))
 		}
 	})
@@ -83,9 +84,9 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 
 // tellSelf delivers a message that an entity sends to itself. It starts the entity if it has stopped
 // in the meantime.
-func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
+func (h *host) tellSelf(id string, env *engine.Envelope) {
 	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
-		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
+		h.rt.dropped(h.model.name+"|"+id, env.Message, err)
 	}
 }
 
@@ -95,7 +96,7 @@ type timer struct {
 }
 
 // setTimer starts, replaces or stops a timer.
-func (e *entity[S, E]) setTimer(r timerRequest) {
+func (e *entity) setTimer(r timerRequest) {
 	x := e.needExtra()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +116,7 @@ func (e *entity[S, E]) setTimer(r timerRequest) {
 	t.t = time.AfterFunc(r.after, func() { e.fire(x, t, r) })
 }
 
-func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
+func (e *entity) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Lock()
 	if t.stopped || e.gone {
 		e.mu.Unlock()
@@ -142,7 +143,7 @@ type receiveTimer struct {
 	t     *time.Timer
 }
 
-func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
+func (e *entity) setReceiveTimeout(d time.Duration) {
 	x := e.needExtra()
 	if x.receive != nil {
 		x.receive.t.Stop()
@@ -157,7 +158,7 @@ func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
 }
 
 // receiveDue sends the signal if no command arrived in time, and sets the timer again.
-func (e *entity[S, E]) receiveDue(r *receiveTimer) {
+func (e *entity) receiveDue(r *receiveTimer) {
 	if e.extra == nil || e.extra.receive != r {
 		return
 	}
@@ -174,8 +175,8 @@ func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 // updateDeadline sets the timer of an entity to its deadline. The deadline may follow from events
 // that are still in flight. A deadline from such events is harmless, because the signal is dropped
 // unless the state still has the deadline when the signal is handled; see admits.
-func (e *entity[S, E]) updateDeadline() {
-	deadline := e.host.model.typ.Deadline
+func (e *entity) updateDeadline() {
+	deadline := e.host.model.deadline
 	if deadline == nil {
 		return
 	}
@@ -203,7 +204,7 @@ func (e *entity[S, E]) updateDeadline() {
 
 // resetDeadline stops the timer. A recovered instance receives the signal for its deadline again,
 // because the events that the handler of the first signal persisted may not be stored.
-func (e *entity[S, E]) resetDeadline() {
+func (e *entity) resetDeadline() {
 	x := e.extra
 	if x == nil {
 		return
@@ -215,7 +216,7 @@ func (e *entity[S, E]) resetDeadline() {
 	}
 }
 
-func (e *entity[S, E]) deadlineDue(at time.Time) {
+func (e *entity) deadlineDue(at time.Time) {
 	if e.extra != nil && e.extra.deadlineAt.Equal(at) {
 		e.extra.deadline = nil
 		e.signal(StateTimeout{Deadline: at})
@@ -224,7 +225,7 @@ func (e *entity[S, E]) deadlineDue(at time.Time) {
 
 // startParts starts the parts of a recovered instance, unless the entity was recovered to an
 // earlier state.
-func (e *entity[S, E]) startParts() {
+func (e *entity) startParts() {
 	if e.host.opts.Recovery.readOnly() {
 		return
 	}
@@ -234,7 +235,7 @@ func (e *entity[S, E]) startParts() {
 	e.tickParts()
 }
 
-func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
+func (e *entity) outgoing(o hosting.Outgoing) {
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
 	}
@@ -244,7 +245,7 @@ func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 }
 
 // tickParts sets the timer to the earliest tick of a part.
-func (e *entity[S, E]) tickParts() {
+func (e *entity) tickParts() {
 	var next time.Time
 	for _, p := range e.instance.parts {
 		if at := p.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
@@ -266,7 +267,7 @@ func (e *entity[S, E]) tickParts() {
 	x.tick.Reset(d)
 }
 
-func (e *entity[S, E]) tick() {
+func (e *entity) tick() {
 	if e.machine.Recovering() {
 		return
 	}
@@ -279,7 +280,7 @@ func (e *entity[S, E]) tick() {
 	e.tickParts()
 }
 
-func (e *entity[S, E]) stopTimers() {
+func (e *entity) stopTimers() {
 	x := e.extra
 	if x == nil {
 		return
@@ -302,16 +303,16 @@ func (e *entity[S, E]) stopTimers() {
 }
 
 // admits reports whether a signal is still valid for the state.
-func (e *entity[S, E]) admits(s Signal) bool {
+func (e *entity) admits(s Signal) bool {
 	if t, ok := s.(StateTimeout); ok {
-		deadline := e.host.model.typ.Deadline
+		deadline := e.host.model.deadline
 		return deadline != nil && deadline(e.instance.state).Equal(t.Deadline)
 	}
 	return e.instance.admits(s)
 }
 
 // hasTimers reports whether a timer would be lost if the entity left memory.
-func (e *entity[S, E]) hasTimers() bool {
+func (e *entity) hasTimers() bool {
 	if e.instance.busy() {
 		return true
 	}

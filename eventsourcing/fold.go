@@ -56,12 +56,15 @@ func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string,
 	if rt.journal == nil {
 		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
 	}
-	f := folding[S, E]{
-		model: m, rt: rt, pid: pid, replace: opts.Replace, progress: new(atomic.Uint64),
+	f := folding{
+		model: m, rt: rt, pid: pid, progress: new(atomic.Uint64),
 		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
+	}
+	if opts.Replace != nil {
+		f.replace = func(seqNr uint64, event any) []any { return values(opts.Replace(seqNr, as[E](event))) }
 	}
 	if err := f.run(ctx); err != nil {
 		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, err)
 	}
-	return Folded[S]{State: f.into.state, SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Records: f.replayed}, nil
+	return Folded[S]{State: as[*S](f.into.state), SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Records: f.replayed}, nil
 }

@@ -123,14 +123,17 @@ type Entities[S any] interface {
 }
 
 // Local runs the entities of one type on this node. It is safe for concurrent use.
-type Local[S, E any] struct {
+type Local[S, E any] struct{ host *host }
+
+// host is a Local without its type parameters.
+type host struct {
 	rt     *Runtime
-	model  *model[S, E]
+	model  *model
 	opts   HostOptions
 	hooks  hosting.Hooks
 	engine engine.Config
 	seed   maphash.Seed
-	shards [hostShards]hostShard[S, E]
+	shards [hostShards]hostShard
 	sweep  *time.Timer
 	count  atomic.Int64  // entities in the shards
 	empty  chan struct{} // closed when the host is closed and no entity is left
@@ -139,9 +142,9 @@ type Local[S, E any] struct {
 
 const hostShards = 64
 
-type hostShard[S, E any] struct {
+type hostShard struct {
 	mu       sync.Mutex
-	entities map[string]*entity[S, E]
+	entities map[string]*entity
 	closed   bool
 }
 
@@ -157,50 +160,58 @@ func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S
 	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	opts = opts.withDefaults()
-	if err := opts.validate(); err != nil {
+	h, err := newHost(rt, m, opts)
+	if err != nil {
 		return nil, fmt.Errorf("host type %q: %w", typ.Name, err)
 	}
-	if typ.Events != nil && rt.journal == nil {
-		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrNoJournal)
+	return &Local[S, E]{h}, nil
+}
+
+func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
 	}
-	if typ.Snapshots.configured() && rt.snapshots == nil {
-		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", typ.Name))
+	if m.events != nil && rt.journal == nil {
+		return nil, ErrNoJournal
 	}
-	h := &Local[S, E]{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
+	if m.snapshots.configured() && rt.snapshots == nil {
+		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", m.name))
+	}
+	h := &host{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
 	if s := hosting.ShardingOf(opts.hostOption); s != nil {
-		h.hooks, s.Host = s.Hooks, shardedHost[S, E]{h}
+		h.hooks, s.Host = s.Hooks, shardedHost{h}
 	}
 	for i := range h.shards {
-		h.shards[i].entities = make(map[string]*entity[S, E])
+		h.shards[i].entities = make(map[string]*entity)
 	}
 	h.engine = engine.Config{
 		StashCapacity: opts.StashCapacity,
 		Overflow:      engine.Overflow(opts.Overflow),
 		MaxPending:    opts.MaxPending,
-		Sequential:    typ.DisablePipelining,
+		Sequential:    m.sequential,
 		MinBackoff:    opts.MinBackoff,
 		MaxBackoff:    opts.MaxBackoff,
 		Jitter:        opts.BackoffJitter,
 		BackoffStash:  1000,
 		PanicLimit:    5,
 		PanicWindow:   10 * time.Second,
-		Signals:       len(m.signals) > 0 || len(typ.Parts) > 0,
+		Signals:       len(m.signals) > 0 || len(m.parts) > 0,
 		Seed:          rt.seed,
 	}
 	if rt.snapshots != nil && !opts.Recovery.readOnly() {
-		h.engine.SnapshotEvery = uint64(typ.Snapshots.Every) //nolint:gosec // not negative, see validate
-		h.engine.KeepSnapshots = uint64(typ.Snapshots.Keep)  //nolint:gosec // see above
+		h.engine.SnapshotEvery = uint64(m.snapshots.every) //nolint:gosec // not negative, see validate
+		h.engine.KeepSnapshots = uint64(m.snapshots.keep)  //nolint:gosec // see above
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	switch {
 	case rt.closed:
-		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrClosed)
-	case rt.hosts[typ.Name] != nil:
-		return nil, fmt.Errorf("%w: host type %q: the runtime already hosts this type", ErrInvalid, typ.Name)
+		return nil, ErrClosed
+	case rt.hosts[m.name] != nil:
+		return nil, fmt.Errorf("%w: the runtime already hosts this type", ErrInvalid)
 	}
-	rt.hosts[typ.Name] = h
+	rt.hosts[m.name] = h
 	if opts.PassivateAfter > 0 {
 		first := &h.shards[0]
 		first.mu.Lock() // passivateIdle uses h.sweep and may run at once
@@ -211,27 +222,29 @@ func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S
 }
 
 // Ref implements Entities.
-func (h *Local[S, E]) Ref(id string) Ref[S] { return Ref[S]{id: id, to: h} }
+func (h *Local[S, E]) Ref(id string) Ref[S] { return Ref[S]{id: id, to: h.host} }
 
 // Resident returns the number of entities in memory.
-func (h *Local[S, E]) Resident() int { return int(h.count.Load()) }
+func (h *Local[S, E]) Resident() int { return h.host.resident() }
 
-func (h *Local[S, E]) typeName() string { return h.model.typ.Name }
+func (h *host) resident() int { return int(h.count.Load()) }
 
-func (h *Local[S, E]) calls() *callPool { return &h.rt.calls }
+func (h *host) typeName() string { return h.model.name }
 
-func (h *Local[S, E]) shard(id string) *hostShard[S, E] {
+func (h *host) calls() *callPool { return &h.rt.calls }
+
+func (h *host) shard(id string) *hostShard {
 	return &h.shards[maphash.String(h.seed, id)%hostShards]
 }
 
 // deliver implements target.
-func (h *Local[S, E]) deliver(id string, env *engine.Envelope) error {
+func (h *host) deliver(id string, env *engine.Envelope) error {
 	return h.route(hosting.NewMessage(id, env, false))
 }
 
 // enqueue puts a message into the mailbox of its entity, which is created if it is not in memory. A
 // full mailbox accepts only the entity's own messages.
-func (h *Local[S, E]) enqueue(id string, env *engine.Envelope, own bool) error {
+func (h *host) enqueue(id string, env *engine.Envelope, own bool) error {
 	limit := h.opts.StashCapacity
 	if own {
 		limit = -1
@@ -241,11 +254,11 @@ func (h *Local[S, E]) enqueue(id string, env *engine.Envelope, own bool) error {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			return fmt.Errorf("%s|%s: %w", h.model.typ.Name, id, ErrClosed)
+			return fmt.Errorf("%s|%s: %w", h.model.name, id, ErrClosed)
 		}
 		e := s.entities[id]
 		if e == nil {
-			pid := journal.JoinID(h.model.typ.Name, id)
+			pid := journal.JoinID(h.model.name, id)
 			if err := checkIDs(id, pid); err != nil {
 				s.mu.Unlock()
 				return err
@@ -286,7 +299,7 @@ func checkIDs(id, pid string) error {
 }
 
 // remove removes a stopped entity from the host, unless a message has arrived in the meantime.
-func (h *Local[S, E]) remove(e *entity[S, E]) {
+func (h *host) remove(e *entity) {
 	s := h.shard(e.id())
 	s.mu.Lock()
 	gone, closed := e.leave(), s.closed
@@ -303,7 +316,7 @@ func (h *Local[S, E]) remove(e *entity[S, E]) {
 	}
 }
 
-func (h *Local[S, E]) find(id string) *entity[S, E] {
+func (h *host) find(id string) *entity {
 	s := h.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +324,7 @@ func (h *Local[S, E]) find(id string) *entity[S, E] {
 }
 
 // stop requests a stop of an entity and reports whether the entity is in memory.
-func (h *Local[S, E]) stop(id string, s stops) bool {
+func (h *host) stop(id string, s stops) bool {
 	e := h.find(id)
 	if e != nil {
 		e.stop(s)
@@ -319,7 +332,7 @@ func (h *Local[S, E]) stop(id string, s stops) bool {
 	return e != nil
 }
 
-func (h *Local[S, E]) each(f func(*entity[S, E])) {
+func (h *host) each(f func(*entity)) {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -331,7 +344,7 @@ func (h *Local[S, E]) each(f func(*entity[S, E])) {
 	}
 }
 
-func (h *Local[S, E]) close() {
+func (h *host) close() {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -341,38 +354,38 @@ func (h *Local[S, E]) close() {
 	if h.sweep != nil {
 		h.sweep.Stop()
 	}
-	h.each(func(e *entity[S, E]) { e.stop(stopDrain) })
+	h.each(func(e *entity) { e.stop(stopDrain) })
 	h.checkEmpty()
 }
 
-func (h *Local[S, E]) checkEmpty() {
-	if h.Resident() == 0 {
+func (h *host) checkEmpty() {
+	if h.resident() == 0 {
 		h.once.Do(func() { close(h.empty) })
 	}
 }
 
-func (h *Local[S, E]) drained(ctx context.Context) error {
+func (h *host) drained(ctx context.Context) error {
 	select {
 	case <-h.empty:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("drain type %q: %d entities left: %w", h.model.typ.Name, h.Resident(), context.Cause(ctx))
+		return fmt.Errorf("drain type %q: %d entities left: %w", h.model.name, h.resident(), context.Cause(ctx))
 	}
 }
 
-func (h *Local[S, E]) kill() {
-	h.each(func(e *entity[S, E]) { e.stop(stopKill) })
+func (h *host) kill() {
+	h.each(func(e *entity) { e.stop(stopKill) })
 	<-h.empty
 }
 
-func (h *Local[S, E]) sweepInterval() time.Duration {
+func (h *host) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }
 
 // passivateIdle stops the entities that were idle for PassivateAfter.
-func (h *Local[S, E]) passivateIdle() {
+func (h *host) passivateIdle() {
 	before := h.rt.steady().Add(-h.opts.PassivateAfter).UnixNano()
-	h.each(func(e *entity[S, E]) {
+	h.each(func(e *entity) {
 		if e.lastUsed.Load() <= before {
 			e.stop(stopIdle)
 		}

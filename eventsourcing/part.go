@@ -26,16 +26,21 @@ type Part[S, E any] interface {
 // Parts returns the parts for Type.Parts.
 func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
 
-func (m *model[S, E]) attach(state *S, pid string) ([]hosting.Part, error) {
-	if len(m.typ.Parts) == 0 {
+// partOf is a Part without its type parameters.
+type partOf struct {
+	name  string
+	field func(state any) hosting.Part
+}
+
+func (m *model) attach(state any, pid string) ([]hosting.Part, error) {
+	if len(m.parts) == 0 {
 		return nil, nil
 	}
-	parts := make([]hosting.Part, len(m.typ.Parts))
-	for i, p := range m.typ.Parts {
-		d := hosting.DefinitionOf(p)
-		parts[i] = d.Field(state)
-		if err := parts[i].Attach(pid, d.Name); err != nil {
-			return nil, fmt.Errorf("%w: part %s: %w", ErrInvalid, d.Name, err)
+	parts := make([]hosting.Part, len(m.parts))
+	for i, p := range m.parts {
+		parts[i] = p.field(state)
+		if err := parts[i].Attach(pid, p.name); err != nil {
+			return nil, fmt.Errorf("%w: part %s: %w", ErrInvalid, p.name, err)
 		}
 	}
 	return parts, nil
@@ -134,17 +139,4 @@ func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	if c, ok := env.Caller.(hosting.Asker); ok {
 		c.Reply(nil, err)
 	}
-}
-
-// receiver is a Local of any type.
-type receiver interface {
-	deliver(id string, env *engine.Envelope) error
-	// Resident returns the number of entities in memory.
-	Resident() int
-	// close refuses new commands and stops all entities.
-	close()
-	// drained waits until all entities have stopped.
-	drained(ctx context.Context) error
-	// kill stops the remaining entities at once.
-	kill()
 }

@@ -22,34 +22,34 @@ import (
 const maxSnapshotAttempts = 3
 
 // folding computes the state of one entity from its snapshot and its events.
-type folding[S, E any] struct {
-	model    *model[S, E]
+type folding struct {
+	model    *model
 	rt       *Runtime
 	pid      string
 	opts     Recovery
-	optional bool // treat a failing snapshot store as empty
-	replace  func(seqNr uint64, event E) []E
-	progress *atomic.Uint64 // increases while the folding makes progress
+	optional bool                                // treat a failing snapshot store as empty
+	replace  func(seqNr uint64, event any) []any // nil without FoldOptions.Replace
+	progress *atomic.Uint64                      // increases while the folding makes progress
 
 	// The result of the folding.
-	into     instance[S, E]
+	into     instance
 	seqNr    uint64
 	time     time.Time
 	snapshot uint64 // sequence number of the snapshot, 0 for none
 	replayed uint64
 }
 
-func newFolding[S, E any](h *Local[S, E], pid string) folding[S, E] {
-	return folding[S, E]{
+func newFolding(h *host, pid string) folding {
+	return folding{
 		model: h.model, rt: h.rt, pid: pid, opts: h.opts.Recovery,
-		optional: h.model.typ.Snapshots.Optional, progress: new(atomic.Uint64),
+		optional: h.model.snapshots.optional, progress: new(atomic.Uint64),
 	}
 }
 
 // run computes the state. If an attempt finds a gap, run repeats the attempt once. The reason is
 // that another instance may have saved a snapshot and deleted the events that this snapshot covers,
 // between the load and the replay of the attempt.
-func (f *folding[S, E]) run(ctx context.Context) error {
+func (f *folding) run(ctx context.Context) error {
 	first := *f
 	err := f.once(ctx)
 	if errors.Is(err, journal.ErrHistoryGap) {
@@ -59,7 +59,7 @@ func (f *folding[S, E]) run(ctx context.Context) error {
 	return err
 }
 
-func (f *folding[S, E]) once(ctx context.Context) error {
+func (f *folding) once(ctx context.Context) error {
 	if f.rt.journal == nil {
 		return f.start()
 	}
@@ -97,15 +97,15 @@ func (f *folding[S, E]) once(ctx context.Context) error {
 }
 
 // start makes an empty instance.
-func (f *folding[S, E]) start() error {
+func (f *folding) start() error {
 	return catchPanic(f.pid, func() (err error) {
-		f.into, err = f.model.newInstance(cutID(f.pid, f.model.typ.Name), f.pid)
+		f.into, err = f.model.newInstance(cutID(f.pid, f.model.name), f.pid)
 		return err
 	})
 }
 
 // load starts with the newest matching snapshot that can be decoded, or with an empty instance.
-func (f *folding[S, E]) load(ctx context.Context) error {
+func (f *folding) load(ctx context.Context) error {
 	if f.rt.snapshots == nil || f.opts.DisableSnapshots {
 		return f.start()
 	}
@@ -140,7 +140,7 @@ func (f *folding[S, E]) load(ctx context.Context) error {
 	return f.start()
 }
 
-func (f *folding[S, E]) criteria() snapshot.Criteria {
+func (f *folding) criteria() snapshot.Criteria {
 	c := f.opts.Snapshots.Bounded()
 	if f.opts.UpTo > 0 {
 		c.MaxSequenceNr = min(c.MaxSequenceNr, f.opts.UpTo)
@@ -152,7 +152,7 @@ func (f *folding[S, E]) criteria() snapshot.Criteria {
 }
 
 // replay applies the events after f.seqNr up to a sequence number. It fails if an event is missing.
-func (f *folding[S, E]) replay(ctx context.Context, to uint64) error {
+func (f *folding) replay(ctx context.Context, to uint64) error {
 	var decoded []any
 	for ev, err := range f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to)) {
 		if err != nil {
@@ -170,10 +170,10 @@ func (f *folding[S, E]) replay(ctx context.Context, to uint64) error {
 		if ev.IsFence() {
 			continue
 		}
-		if f.model.typ.Events == nil {
+		if f.model.events == nil {
 			return fmt.Errorf("replay event %d of %q: %w: %q: Type.Events is missing", ev.SequenceNr, f.pid, codec.ErrUnknown, ev.Manifest)
 		}
-		if decoded, err = f.model.typ.Events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
+		if decoded, err = f.model.events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 		}
 		if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata}); err != nil {
@@ -187,11 +187,10 @@ func (f *folding[S, E]) replay(ctx context.Context, to uint64) error {
 }
 
 // applyAll applies the events to which one stored event decodes.
-func (f *folding[S, E]) applyAll(decoded []any, record Recorded) error {
-	for _, v := range decoded {
-		event, ok := v.(E)
-		if !ok {
-			return fmt.Errorf("replay event %d of %q: %w: %T is not an event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, v)
+func (f *folding) applyAll(decoded []any, record Recorded) error {
+	for _, event := range decoded {
+		if !f.model.isEvent(event) {
+			return fmt.Errorf("replay event %d of %q: %w: %T is not an event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, event)
 		}
 		if f.replace == nil {
 			f.model.apply(&f.into, event, record)
@@ -205,7 +204,7 @@ func (f *folding[S, E]) applyAll(decoded []any, record Recorded) error {
 }
 
 // recover starts the recovery of a new instance in the background.
-func (e *entity[S, E]) recover() {
+func (e *entity) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
@@ -218,7 +217,7 @@ func (e *entity[S, E]) recover() {
 	e.host.rt.recovery.do(func() { e.runRecovery(asked, info) })
 }
 
-func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
+func (e *entity) runRecovery(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid())
@@ -254,7 +253,7 @@ func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
 	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) })
 }
 
-func (e *entity[S, E]) recovered(fresh instance[S, E], in engine.Input, out *engine.Effects) {
+func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects) {
 	e.instance = fresh
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()

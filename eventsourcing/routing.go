@@ -126,45 +126,45 @@ func (r *remoteCaller) reply(value any, err error) {
 }
 
 // shardedHost implements hosting.Host.
-type shardedHost[S, E any] struct{ *Local[S, E] }
+type shardedHost struct{ *host }
 
 // Deliver implements hosting.Host.
-func (h shardedHost[S, E]) Deliver(m hosting.Message) error { return h.deliverLocal(m) }
+func (h shardedHost) Deliver(m hosting.Message) error { return h.deliverLocal(m) }
 
 // Rouse implements hosting.Host.
-func (h shardedHost[S, E]) Rouse(id string, done func(error)) error {
+func (h shardedHost) Rouse(id string, done func(error)) error {
 	return h.deliverLocal(startMessage(id, done))
 }
 
 // Wake implements hosting.Host.
-func (h shardedHost[S, E]) Wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
+func (h shardedHost) Wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
 	return h.wake(ctx, covers)
 }
 
 // Passivate implements hosting.Host.
-func (h shardedHost[S, E]) Passivate(id string) bool { return h.stop(id, stopIdle) }
+func (h shardedHost) Passivate(id string) bool { return h.stop(id, stopIdle) }
 
 // Drain implements hosting.Host.
-func (h shardedHost[S, E]) Drain(id string) bool { return h.stop(id, stopDrain) }
+func (h shardedHost) Drain(id string) bool { return h.stop(id, stopDrain) }
 
 // Kill implements hosting.Host.
-func (h shardedHost[S, E]) Kill(id string) bool { return h.stop(id, stopForce) }
+func (h shardedHost) Kill(id string) bool { return h.stop(id, stopForce) }
 
 // InMemory implements hosting.Host.
-func (h shardedHost[S, E]) InMemory(id string) bool { return h.find(id) != nil }
+func (h shardedHost) InMemory(id string) bool { return h.find(id) != nil }
 
 // deliverLocal passes a message to its entity in this runtime.
-func (h *Local[S, E]) deliverLocal(m hosting.Message) error {
+func (h *host) deliverLocal(m hosting.Message) error {
 	err := h.enqueue(m.ID(), m.Envelope(), m.Own())
 	if err != nil && h.rt.watched {
-		h.rt.begin(h.model.typ.Name+"|"+m.ID(), m.Envelope())
+		h.rt.begin(h.model.name+"|"+m.ID(), m.Envelope())
 		observing(m.Envelope()).end(err)
 	}
 	return err
 }
 
 // route passes a message to package sharding, or to the entity.
-func (h *Local[S, E]) route(m hosting.Message) error {
+func (h *host) route(m hosting.Message) error {
 	if h.hooks.Route == nil {
 		return h.deliverLocal(m)
 	}

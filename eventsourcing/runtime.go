@@ -125,7 +125,7 @@ type Runtime struct {
 	deletions [64]chan struct{} // see lockDeletions
 
 	mu     sync.RWMutex
-	hosts  map[string]receiver
+	hosts  map[string]*host
 	closed bool
 	ended  chan struct{} // Close has ended
 }
@@ -139,7 +139,7 @@ func Open(cfg Config) (*Runtime, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
+	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]*host), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
 	r.propagation = hosting.NewPropagation(r.obs.Inject, r.obs.Extract)
 	for i := range r.deletions {
@@ -261,7 +261,7 @@ func (r *Runtime) Resident() map[string]int {
 	defer r.mu.RUnlock()
 	resident := make(map[string]int, len(r.hosts))
 	for name, h := range r.hosts {
-		resident[name] = h.Resident()
+		resident[name] = h.resident()
 	}
 	return resident
 }

@@ -44,33 +44,43 @@ type Snapshots[S, E any] struct {
 	State *StateForm[S]
 }
 
-// configured reports whether a field is set that saves snapshots automatically or requires a
-// snapshot store.
-func (p *Snapshots[S, E]) configured() bool {
-	return p.Every != 0 || p.Keep != 0 || p.DeleteEvents || p.Optional
+// snapshotRules are the fields of Snapshots that do not depend on its type parameters.
+type snapshotRules struct {
+	every, keep, version   int
+	deleteEvents, optional bool
 }
 
-func (p *Snapshots[S, E]) check(errs *fielderror.Errors) {
+func (p *Snapshots[S, E]) rules() snapshotRules {
+	return snapshotRules{p.Every, p.Keep, p.Version, p.DeleteEvents, p.Optional}
+}
+
+// configured reports whether a field is set that saves snapshots automatically or requires a
+// snapshot store.
+func (r *snapshotRules) configured() bool {
+	return r.every != 0 || r.keep != 0 || r.deleteEvents || r.optional
+}
+
+func (r *snapshotRules) check(errs *fielderror.Errors) {
 	require := func(ok bool, field, problem string) {
 		if !ok {
 			errs.Addf("Type.Snapshots."+field, "%s", problem)
 		}
 	}
-	require(p.Every >= 0, "Every", "is negative")
-	require(p.Keep >= 0, "Keep", "is negative")
-	require(p.Version >= 0, "Version", "is negative")
-	require(p.Keep == 0 || p.Every > 0, "Keep", "needs Every")
-	require(!p.DeleteEvents || p.Keep > 0, "DeleteEvents", "needs Keep")
-	require(!p.DeleteEvents || !p.Optional, "DeleteEvents", "excludes Optional")
+	require(r.every >= 0, "Every", "is negative")
+	require(r.keep >= 0, "Keep", "is negative")
+	require(r.version >= 0, "Version", "is negative")
+	require(r.keep == 0 || r.every > 0, "Keep", "needs Every")
+	require(!r.deleteEvents || r.keep > 0, "DeleteEvents", "needs Keep")
+	require(!r.deleteEvents || !r.optional, "DeleteEvents", "excludes Optional")
 }
 
-func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
+func (e *entity) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid(), SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
 // save stores a snapshot, and then deletes the snapshots and events that it makes obsolete. All
 // events that the snapshot covers are durable.
-func (e *entity[S, E]) save(s *engine.State) {
+func (e *entity) save(s *engine.State) {
 	rt := e.host.rt
 	md := e.metadata(s)
 	began := time.Now()
@@ -96,8 +106,8 @@ func (e *entity[S, E]) save(s *engine.State) {
 
 // retain deletes the snapshots up to a sequence number. With DeleteEvents, it deletes the events up
 // to this number, and then the snapshots before this number.
-func (e *entity[S, E]) retain(upTo uint64) {
-	if !e.host.model.typ.Snapshots.DeleteEvents {
+func (e *entity) retain(upTo uint64) {
+	if !e.host.model.snapshots.deleteEvents {
 		e.removeSnapshots(snapshot.UpTo(upTo))
 		return
 	}
@@ -107,7 +117,7 @@ func (e *entity[S, E]) retain(upTo uint64) {
 }
 
 // notify sends a signal to the entity. If its type handles no signals, the signal is logged.
-func (e *entity[S, E]) notify(s Signal) {
+func (e *entity) notify(s Signal) {
 	if e.host.engine.Signals {
 		e.signal(s)
 		return
@@ -116,7 +126,7 @@ func (e *entity[S, E]) notify(s Signal) {
 }
 
 // removeSnapshots deletes snapshots and reports the outcome to the entity.
-func (e *entity[S, E]) removeSnapshots(c snapshot.Criteria) {
+func (e *entity) removeSnapshots(c snapshot.Criteria) {
 	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid(), c); err != nil {
 		e.notify(SnapshotsNotDeleted{Criteria: c, Err: err})
 		return
@@ -125,7 +135,7 @@ func (e *entity[S, E]) removeSnapshots(c snapshot.Criteria) {
 }
 
 // removeEvents deletes events and reports the outcome to the entity.
-func (e *entity[S, E]) removeEvents(r DeleteEvents) bool {
+func (e *entity) removeEvents(r DeleteEvents) bool {
 	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid(), r); err != nil {
 		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return false

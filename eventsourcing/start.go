@@ -19,7 +19,11 @@ import (
 // IDs implements Entities. The error matches ErrNoJournal, or ErrInvalid if the journal does not
 // implement journal.IDLister.
 func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
-	return h.rt.ids(ctx, h.model.typ.Name)
+	return h.host.ids(ctx)
+}
+
+func (h *host) ids(ctx context.Context) iter.Seq2[string, error] {
+	return h.rt.ids(ctx, h.model.name)
 }
 
 // ids yields the IDs of the entities of a type. The runtime may be nil.
@@ -75,16 +79,16 @@ func startMessage(id string, done func(error)) hosting.Message {
 //
 // Wake skips an entity whose state can't be computed, and returns the error of the first one.
 func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
-	return h.wake(ctx, func(string) bool { return true })
+	return h.host.wake(ctx, func(string) bool { return true })
 }
 
 // wake is Wake for the entities that covers accepts.
-func (h *Local[S, E]) wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
-	if h.model.typ.Deadline == nil && len(h.model.typ.Parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
+func (h *host) wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
+	if h.model.deadline == nil && len(h.model.parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
 		return 0, nil
 	}
 	var first error
-	for id, err := range h.IDs(ctx) {
+	for id, err := range h.ids(ctx) {
 		if err != nil {
 			return started, fmt.Errorf("wake: %w", errors.Join(err, first))
 		}
@@ -101,21 +105,21 @@ func (h *Local[S, E]) wake(ctx context.Context, covers func(id string) bool) (st
 		case err == nil && pending:
 			started++
 		case err != nil && first == nil:
-			first = fmt.Errorf("wake %q: %w", journal.JoinID(h.model.typ.Name, id), err)
+			first = fmt.Errorf("wake %q: %w", journal.JoinID(h.model.name, id), err)
 		}
 	}
 	return started, first
 }
 
 // pending reports whether an entity has unconfirmed deliveries or a deadline.
-func (h *Local[S, E]) pending(ctx context.Context, id string) (pending bool, err error) {
-	pid := journal.JoinID(h.model.typ.Name, id)
+func (h *host) pending(ctx context.Context, id string) (pending bool, err error) {
+	pid := journal.JoinID(h.model.name, id)
 	f := newFolding(h, pid)
 	if err = f.run(ctx); err != nil {
 		return false, err
 	}
 	err = catchPanic(pid, func() error {
-		if d := h.model.typ.Deadline; d != nil && !d(f.into.state).IsZero() {
+		if d := h.model.deadline; d != nil && !d(f.into.state).IsZero() {
 			pending = true
 		}
 		now := h.rt.steady()

@@ -22,10 +22,13 @@ import (
 const StateManifest = "state"
 
 // StateForm is a form in which snapshots hold the state. StateAs returns one.
-type StateForm[S any] struct {
+type StateForm[S any] struct{ form stateForm }
+
+// stateForm is a StateForm without its type parameter.
+type stateForm struct {
 	registry *codec.Registry
-	to       func(*S) (any, error)
-	from     func(*S, any) error
+	to       func(state any) (any, error)
+	from     func(state, value any) error
 }
 
 // StateAs returns a form in which snapshots hold a value of type T instead of the state. T has a
@@ -39,22 +42,22 @@ func StateAs[S, T any](name string, version int, to func(*S) (T, error), from fu
 	if version != 0 {
 		entry = entry.Version(version)
 	}
-	return &StateForm[S]{
+	return &StateForm[S]{stateForm{
 		registry: codec.Types(append([]codec.Entry{entry}, older...)...),
-		to:       func(s *S) (any, error) { return to(s) },
-		from: func(s *S, v any) error {
-			t, ok := v.(T)
+		to:       func(state any) (any, error) { return to(as[*S](state)) },
+		from: func(state, value any) error {
+			t, ok := value.(T)
 			if !ok {
-				return fmt.Errorf("%w: a snapshot decodes to %T, want %v", codec.ErrUnknown, v, reflect.TypeFor[T]())
+				return fmt.Errorf("%w: a snapshot decodes to %T, want %v", codec.ErrUnknown, value, reflect.TypeFor[T]())
 			}
-			return from(s, t)
+			return from(as[*S](state), t)
 		},
-	}
+	}}
 }
 
 // Using returns the form with another format of the encoded value, see codec.Registry.Using.
 func (f *StateForm[S]) Using(write codec.Format, alsoRead ...codec.Format) *StateForm[S] {
-	return &StateForm[S]{registry: f.registry.Using(write, alsoRead...), to: f.to, from: f.from}
+	return &StateForm[S]{stateForm{registry: f.form.registry.Using(write, alsoRead...), to: f.form.to, from: f.form.from}}
 }
 
 // Registry returns the types with their stored names.
@@ -62,16 +65,16 @@ func (f *StateForm[S]) Registry() *codec.Registry {
 	if f == nil {
 		return nil
 	}
-	return f.registry
+	return f.form.registry
 }
 
-func (m *model[S, E]) prepareState() error {
+func (m *model) prepareState() error {
 	m.manifest = StateManifest
-	if v := m.typ.Snapshots.Version; v > 1 {
+	if v := m.snapshots.version; v > 1 {
 		m.manifest += "@" + strconv.Itoa(v)
 	}
-	m.state, m.stateErr = codec.NewState(reflect.TypeFor[*S]())
-	if form := m.typ.Snapshots.State; form != nil {
+	m.state, m.stateErr = codec.NewState(reflect.PointerTo(m.stateType))
+	if form := m.form; form != nil {
 		m.stateErr = nil // m.state reads snapshots that are older than the form
 		if err := form.registry.Err(); err != nil {
 			return fmt.Errorf("%w: Type.Snapshots.State: %w", ErrInvalid, err)
@@ -83,14 +86,14 @@ func (m *model[S, E]) prepareState() error {
 		}
 		return nil
 	}
-	if p := m.typ.Snapshots; m.stateErr != nil && (p.Every > 0 || p.When != nil) {
+	if m.stateErr != nil && (m.snapshots.every > 0 || m.when != nil) {
 		return fmt.Errorf("%w: the state can't be stored in snapshots: %w", ErrInvalid, m.stateErr)
 	}
 	return nil
 }
 
-func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err error) {
-	if form := m.typ.Snapshots.State; form != nil {
+func (m *model) encode(state any) (manifest string, payload []byte, err error) {
+	if form := m.form; form != nil {
 		value, failed := form.to(state)
 		if failed != nil {
 			return "", nil, failed
@@ -104,14 +107,14 @@ func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err err
 	return m.manifest, payload, err
 }
 
-func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
+func (m *model) decode(manifest string, payload []byte, state any) error {
 	switch {
 	case manifest == m.manifest && m.state != nil:
 		return m.state.Decode(payload, state)
 	case manifest == StateManifest, strings.HasPrefix(manifest, StateManifest+"@"):
 		return fmt.Errorf("%w: snapshot manifest %q, this program writes %q", codec.ErrUnknown, manifest, m.manifest)
 	}
-	form := m.typ.Snapshots.State
+	form := m.form
 	if form == nil {
 		return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
 	}
@@ -125,7 +128,7 @@ func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
 // EncodeState encodes a state in the form that a snapshot has. It is for tools and tests.
 func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload []byte, err error) {
 	err = catchPanic(typ.Name, func() (err error) {
-		m := &model[S, E]{typ: typ}
+		m := modelOf(&typ)
 		if err = m.prepareState(); err == nil {
 			manifest, payload, err = m.encode(state)
 		}
@@ -140,9 +143,9 @@ func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload [
 // DecodeState decodes a snapshot of the entity with this ID, as a recovery does. It is for tools
 // and tests.
 func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) (*S, error) {
-	var in instance[S, E]
+	var in instance
 	err := catchPanic(typ.Name, func() (err error) {
-		m := &model[S, E]{typ: typ}
+		m := modelOf(&typ)
 		if err = m.prepareState(); err != nil {
 			return err
 		}
@@ -154,14 +157,14 @@ func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) 
 	if err != nil {
 		return nil, err
 	}
-	return in.state, nil
+	return as[*S](in.state), nil
 }
 
-type inspection[S any] struct {
-	f func(state *S, seqNr uint64)
+type inspection struct {
+	f func(state any, seqNr uint64)
 }
 
-func (inspection[S]) hidden() {}
+func (inspection) hidden() {}
 
 // Inspect calls f with the state of an entity in memory, between two messages, and returns when all
 // events of that state are durable. The entity is started if it is not in memory. Inspect is for
@@ -171,10 +174,14 @@ func (inspection[S]) hidden() {}
 // f must not change or keep the state. If an earlier write fails, f is called again. The errors are
 // those of Ask.
 func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, seqNr uint64)) error {
+	return h.host.inspect(ctx, id, func(state any, seqNr uint64) { f(as[*S](state), seqNr) })
+}
+
+func (h *host) inspect(ctx context.Context, id string, f func(state any, seqNr uint64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := h.calls().get(ctx, inspection[S]{f})
+	c := h.calls().get(ctx, inspection{f})
 	if err := h.deliverLocal(hosting.NewMessage(id, &c.env, false)); err != nil {
 		return err
 	}
@@ -183,7 +190,7 @@ func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, s
 	return err
 }
 
-func (e *entity[S, E]) inspect(op *engine.Op, i inspection[S]) {
+func (e *entity) inspect(op *engine.Op, i inspection) {
 	i.f(e.instance.state, op.SequenceNr())
 	op.Answer(nil)
 }

@@ -81,71 +81,146 @@ type Recorded struct {
 	Metadata []byte
 }
 
-// model is a checked Type with its tables.
-type model[S, E any] struct {
-	typ      Type[S, E]
-	commands map[reflect.Type]*Handler[S, E]
-	registry *codec.Registry // wire names of the commands
-	signals  map[reflect.Type]*SignalHandler[S, E]
-	state    *codec.State // of the struct S; nil if it can't be encoded
-	stateErr error        // the reason
-	manifest string       // of snapshots of the struct S
+// model is a checked Type. In its functions a state is a *S, and an event is an E. All else in this
+// package that runs an entity is independent of S and E, so a program contains it once and not once
+// for each type.
+type model struct {
+	name       string
+	stateType  reflect.Type // S
+	eventType  reflect.Type // E
+	commands   map[reflect.Type]handleFunc
+	registry   *codec.Registry // names of the commands on the wire
+	signals    map[reflect.Type]handleFunc
+	parts      []partOf
+	events     *codec.Registry // nil if the entities persist no events
+	sequential bool            // Type.DisablePipelining
+	snapshots  snapshotRules
+	form       *stateForm   // nil if snapshots store the state itself
+	state      *codec.State // of the struct S; nil if it can't be encoded
+	stateErr   error        // the reason
+	manifest   string       // of snapshots of the struct S
+
+	newState      func(id string) any
+	isEvent       func(event any) bool
+	applyEvent    func(state, event any) // nil if Type.Apply is
+	applyRecorded func(state, event any, record Recorded)
+	tags          func(state, event any) []string           // may be nil
+	deadline      func(state any) time.Time                 // may be nil
+	when          func(state, event any, seqNr uint64) bool // may be nil
 }
 
-func newModel[S, E any](typ Type[S, E]) (*model[S, E], error) {
-	m := &model[S, E]{typ: typ}
-	errs := typ.check()
-	var err error
-	m.commands, m.registry, err = m.typ.commandTable()
-	errs.Join(err)
-	m.signals, err = m.typ.signalTable()
-	errs.Join(err)
-	if typ.Deadline != nil && m.signals[reflect.TypeFor[StateTimeout]()] == nil {
-		errs.Addf("Type.Deadline", "needs a handler of StateTimeout in Type.Signals")
+// modelOf returns the unchecked model of a type.
+func modelOf[S, E any](typ *Type[S, E]) *model { //nolint:gocognit // one closure per field
+	m := &model{
+		name:       typ.Name,
+		stateType:  reflect.TypeFor[S](),
+		eventType:  reflect.TypeFor[E](),
+		registry:   typ.commandRegistry(),
+		events:     typ.Events,
+		sequential: typ.DisablePipelining,
+		snapshots:  typ.Snapshots.rules(),
+		newState:   func(string) any { return new(S) },
+		isEvent:    func(event any) bool { _, ok := event.(E); return ok },
 	}
-	err = errs.Err(ErrInvalid)
-	if err == nil {
-		err = errors.Join(m.prepareState(), m.checkParts())
+	if f := typ.Snapshots.State; f != nil {
+		m.form = &f.form
 	}
-	if err != nil {
+	for _, p := range typ.Parts {
+		d := hosting.DefinitionOf(p)
+		m.parts = append(m.parts, partOf{d.Name, func(state any) hosting.Part { return d.Field(as[*S](state)) }})
+	}
+	if f := typ.New; f != nil {
+		m.newState = func(id string) any {
+			if s := f(id); s != nil {
+				return s
+			}
+			return nil
+		}
+	}
+	if f := typ.Apply; f != nil {
+		m.applyEvent = func(state, event any) { f(as[*S](state), as[E](event)) }
+	}
+	if f := typ.ApplyRecorded; f != nil {
+		m.applyRecorded = func(state, event any, record Recorded) { f(as[*S](state), as[E](event), record) }
+	}
+	if f := typ.Tags; f != nil {
+		m.tags = func(state, event any) []string { return f(as[*S](state), as[E](event)) }
+	}
+	if f := typ.Deadline; f != nil {
+		m.deadline = func(state any) time.Time { return f(as[*S](state)) }
+	}
+	if f := typ.Snapshots.When; f != nil {
+		m.when = func(state, event any, seqNr uint64) bool { return f(as[*S](state), as[E](event), seqNr) }
+	}
+	return m
+}
+
+func newModel[S, E any](typ Type[S, E]) (*model, error) {
+	m := modelOf(&typ)
+	commands := make([]row, len(typ.Commands))
+	for i, h := range typ.Commands {
+		commands[i] = h.row
+	}
+	signals := make([]row, 0, len(typ.Signals))
+	for _, h := range typ.Signals {
+		signals = append(signals, h.row)
+	}
+	for _, p := range typ.Parts {
+		for _, h := range hosting.DefinitionOf(p).Signals {
+			signals = append(signals, h.row)
+		}
+	}
+	if err := m.check(commands, signals); err != nil {
 		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
 	}
 	return m, nil
 }
 
-func (t *Type[S, E]) check() (errs fielderror.Errors) {
-	if strings.TrimSpace(t.Name) == "" || strings.ContainsAny(t.Name, "|\x00") {
-		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", t.Name)
+func (m *model) check(commands, signals []row) error {
+	var errs fielderror.Errors
+	if strings.TrimSpace(m.name) == "" || strings.ContainsAny(m.name, "|\x00") {
+		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", m.name)
 	}
-	if t.Name == reservedType {
-		errs.Addf("Type.Name", "%q is reserved for package sharding", t.Name)
+	if m.name == reservedType {
+		errs.Addf("Type.Name", "%q is reserved for package sharding", m.name)
 	}
-	if s := reflect.TypeFor[S](); s.Kind() != reflect.Struct {
-		errs.Addf("Type", "has the state %v, which is not a struct", s)
+	if m.stateType.Kind() != reflect.Struct {
+		errs.Addf("Type", "has the state %v, which is not a struct", m.stateType)
 	}
-	if t.Events != nil {
-		errs.Add("Type.Events", t.Events.Err())
-		if t.Apply == nil && t.ApplyRecorded == nil {
+	if m.events != nil {
+		errs.Add("Type.Events", m.events.Err())
+		if m.applyEvent == nil && m.applyRecorded == nil {
 			errs.Addf("Type.Apply", "is missing")
 		}
-		want := reflect.TypeFor[E]()
-		for name, et := range t.Events.GoTypes() {
-			if !et.AssignableTo(want) {
-				errs.Addf("Type.Events", "contains %v, named %q, which does not implement %v", et, name, want)
+		for name, t := range m.events.GoTypes() {
+			if !t.AssignableTo(m.eventType) {
+				errs.Addf("Type.Events", "contains %v, named %q, which does not implement %v", t, name, m.eventType)
 			}
 		}
 	}
-	if t.Apply != nil && t.ApplyRecorded != nil {
+	if m.applyEvent != nil && m.applyRecorded != nil {
 		errs.Addf("Type.Apply", "and Type.ApplyRecorded are both set")
 	}
-	t.Snapshots.check(&errs)
-	return errs
+	m.snapshots.check(&errs)
+	m.commands = tableOf(&errs, "Type.Commands", commands)
+	errs.Add("Type.Commands", m.registry.Err())
+	m.signals = tableOf(&errs, "Type.Signals", signals)
+	if m.deadline != nil && m.signals[reflect.TypeFor[StateTimeout]()] == nil {
+		errs.Addf("Type.Deadline", "needs a handler of StateTimeout in Type.Signals")
+	}
+	if err := errs.Err(ErrInvalid); err != nil {
+		return err
+	}
+	return errors.Join(m.prepareState(), m.checkParts())
 }
 
+// as returns a state, an event or a message in its own type.
+func as[T any](value any) T { return value.(T) } //nolint:errcheck,forcetypeassert // the tables and Type.Events are checked
+
 // checkParts makes an instance to find mistakes in Type.New and in parts.
-func (m *model[S, E]) checkParts() error {
-	err := catchPanic(m.typ.Name, func() error {
-		in, err := m.newInstance("", m.typ.Name+"|")
+func (m *model) checkParts() error {
+	err := catchPanic(m.name, func() error {
+		in, err := m.newInstance("", m.name+"|")
 		if err != nil {
 			return err
 		}
@@ -157,39 +232,36 @@ func (m *model[S, E]) checkParts() error {
 	return err
 }
 
-type instance[S, E any] struct {
-	state *S
+type instance struct {
+	state any // a *S
 	parts []hosting.Part
 }
 
 // newInstance returns the empty state of an entity and attaches its parts.
-func (m *model[S, E]) newInstance(id, pid string) (instance[S, E], error) {
-	state := new(S)
-	if m.typ.New != nil {
-		state = m.typ.New(id)
-	}
+func (m *model) newInstance(id, pid string) (instance, error) {
+	state := m.newState(id)
 	if state == nil {
-		return instance[S, E]{}, fmt.Errorf("%w: Type.New returned nil", ErrInvalid)
+		return instance{}, fmt.Errorf("%w: Type.New returned nil", ErrInvalid)
 	}
 	parts, err := m.attach(state, pid)
-	return instance[S, E]{state: state, parts: parts}, err
+	return instance{state: state, parts: parts}, err
 }
 
 // apply applies one event. It may panic.
-func (m *model[S, E]) apply(in *instance[S, E], event E, record Recorded) {
+func (m *model) apply(in *instance, event any, record Recorded) {
 	for _, p := range in.parts {
 		p.Applying(record.SequenceNr, record.Metadata)
 	}
 	switch {
-	case m.typ.Apply != nil:
-		m.typ.Apply(in.state, event)
-	case m.typ.ApplyRecorded != nil:
-		m.typ.ApplyRecorded(in.state, event, record)
+	case m.applyEvent != nil:
+		m.applyEvent(in.state, event)
+	case m.applyRecorded != nil:
+		m.applyRecorded(in.state, event, record)
 	}
 }
 
 // admits reports whether all parts accept a signal.
-func (in *instance[S, E]) admits(s Signal) bool {
+func (in *instance) admits(s Signal) bool {
 	for _, p := range in.parts {
 		if !p.Admit(s) {
 			return false
@@ -199,7 +271,7 @@ func (in *instance[S, E]) admits(s Signal) bool {
 }
 
 // busy reports whether a part waits for a tick.
-func (in *instance[S, E]) busy() bool {
+func (in *instance) busy() bool {
 	for _, p := range in.parts {
 		if !p.Next().IsZero() {
 			return true
