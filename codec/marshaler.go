@@ -14,7 +14,7 @@ import (
 )
 
 // Marshaler is implemented by types that encode themselves. MarshalMsgpack returns exactly one
-// msgpack value, the same bytes for the same value. The codec copies the bytes.
+// msgpack value. Equal Go values must have equal bytes. The codec copies the bytes.
 type Marshaler interface {
 	MarshalMsgpack() ([]byte, error)
 }
@@ -110,13 +110,13 @@ func (e *encoder) marshal(m marshaler, v any) error {
 	start := len(e.buf)
 	switch m {
 	case msgpackMarshaler:
-		data, err := v.(Marshaler).MarshalMsgpack() //nolint:errcheck // marshalerOf
+		data, err := v.(Marshaler).MarshalMsgpack() //nolint:errcheck // checked by marshalerOf
 		if err != nil {
 			return err
 		}
 		e.buf = append(e.buf, data...)
 	case binaryMarshaler:
-		data, err := v.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // marshalerOf
+		data, err := v.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // checked by marshalerOf
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (e *encoder) marshal(m marshaler, v any) error {
 		}
 		return e.mp.EncodeBytes(data)
 	case textMarshaler:
-		data, err := v.(encoding.TextMarshaler).MarshalText() //nolint:errcheck // marshalerOf
+		data, err := v.(encoding.TextMarshaler).MarshalText() //nolint:errcheck // checked by marshalerOf
 		if err != nil {
 			return err
 		}
@@ -152,9 +152,9 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 			return d.mismatch(t, v)
 		}
 		if m == binaryMarshaler {
-			return broken(to.(encoding.BinaryUnmarshaler).UnmarshalBinary(d.body(t))) //nolint:errcheck // marshalerOf
+			return broken(to.(encoding.BinaryUnmarshaler).UnmarshalBinary(d.body(t))) //nolint:errcheck // checked by marshalerOf
 		}
-		return broken(to.(encoding.TextUnmarshaler).UnmarshalText(d.body(t))) //nolint:errcheck // marshalerOf
+		return broken(to.(encoding.TextUnmarshaler).UnmarshalText(d.body(t))) //nolint:errcheck // checked by marshalerOf
 	}
 	data, err := d.value()
 	if err != nil {
@@ -163,7 +163,7 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 	if err := d.alloc(costSlice(len(data), 1)); err != nil {
 		return err
 	}
-	return broken(to.(Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // marshalerOf
+	return broken(to.(Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // checked by marshalerOf
 }
 
 // broken wraps the error of a decoding method in ErrMalformed.

@@ -42,8 +42,8 @@ type Config struct {
 	// CompressAbove is the size from which payloads are compressed, if that makes them smaller. A
 	// negative value disables compression. Defaults to 4 KiB.
 	CompressAbove int
-	// Silent are the message kinds, such as heartbeats, for which a quarantined incarnation gets no
-	// notice. Defaults to none.
+	// Silent are message kinds, such as heartbeats. A quarantined incarnation that sends only these
+	// is not notified of its quarantine. Defaults to none.
 	Silent []Kind
 	// OnEvent receives Gap, QuarantinedBy and Connection events in order, on its own goroutine. If
 	// OnEvent is too slow, events are dropped and counted. Defaults to none.

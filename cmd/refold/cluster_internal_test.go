@@ -88,7 +88,7 @@ func (l *lab) command(ctx context.Context, name string, args ...string) (status 
 	return status, out.String(), errs.String()
 }
 
-// settled runs "refold cluster members" until its exit status is 0.
+// settled runs "refold cluster members" until its exit status is 0 and no member is joining.
 func (l *lab) settled(args ...string) string {
 	l.t.Helper()
 	for {
@@ -125,7 +125,7 @@ func TestClusterCommand(t *testing.T) {
 	}
 
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--ask", "a", "b"); status != 0 || out != "b leaves\nb is gone\n" {
-		t.Errorf("leave: exit status %d, printed %q, %s; want 0 and the two lines of b", status, out, stderr)
+		t.Errorf("leave: exit status %d, printed %q, %s; want 0 and \"b leaves\" and \"b is gone\" on two lines", status, out, stderr)
 	}
 	if _, member := a.State().Member(b.Self()); member {
 		t.Error("b is still a member after leave --wait, want b removed")
@@ -173,7 +173,7 @@ func TestClusterWatch(t *testing.T) {
 	}
 }
 
-// follower passes written text on.
+// follower is a writer that sends the written text to a channel.
 type follower struct{ seen chan string }
 
 func (f *follower) Write(b []byte) (int, error) {

@@ -36,7 +36,7 @@ type replicatorFlag struct {
 // such replicator, query tries the other members.
 func (f *replicatorFlag) query(ctx context.Context, common *ddataCommand, do func(n *nodes, at ddata.At) error) error {
 	return common.with(func(n *nodes) error {
-		// The server's time-out is shorter than the client's, so that the response can arrive.
+		// The queried node times out before this client, so that its reply still arrives.
 		spare := max(common.Timeout/10, min(2*time.Second, common.Timeout/2))
 		at := ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - spare}
 		err := do(n, at)

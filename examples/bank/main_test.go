@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == program {
 		os.Exit(beTheBank(os.Args[2:]))
 	}
-	// Many tests wait for servers and time-outs: more of them run at a time than there are cores.
+	// Many tests only wait for servers and time-outs. Therefore four of them run at a time, even on
+	// a machine with fewer cores. Soak runs use the value of -parallel.
 	flag.Parse()
 	if !effort.Soak() {
 		_ = flag.Set("test.parallel", "4")

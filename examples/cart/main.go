@@ -41,9 +41,9 @@ func main() {
 	}
 }
 
-// run runs the example. patience is the time-out of each operation before the crashes. less is the
-// time-out after the crashes. It is shorter, because a node contacts further nodes after a part of
-// the time-out.
+// run runs the example. patience is the time-out of each operation before the crashes; less is the
+// time-out after them. less is shorter, because an operation waits a part of its time-out for a
+// crashed node before it contacts another one.
 func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
 	s.say("Three nodes start ...\n")
@@ -116,7 +116,7 @@ func (s *shop) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, c := range s.carts { // before this, a majority could consist of fewer nodes
+	for _, c := range s.carts { // until each node counts three replicas, one node could be a majority
 		if err := c.data.AwaitReplicas(ctx, nodes); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *shop) add(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: s.server.Access(), Cluster: "shop", Self: self}) //nolint:contextcheck // as above
+	carrier, err := nats.Connect(nats.Config{Access: s.server.Access(), Cluster: "shop", Self: self}) //nolint:contextcheck // the carrier outlives the call
 	if err != nil {
 		return err
 	}

@@ -94,8 +94,8 @@ func (m *Machine) signal(s any) {
 	}
 }
 
-// refoldBroken drops an instance whose code panicked or whose stash overflowed. All events that the
-// instance has persisted are durable.
+// refoldBroken drops an instance whose code panicked or whose stash overflowed. It is called when
+// all events that the instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
 	cause := m.broken
 	m.dropPending()
@@ -127,8 +127,8 @@ func (m *Machine) tooMany() bool {
 	return true
 }
 
-// backOff waits before the next recovery. After a lost connection there is no first wait, because
-// the connection may already be restored.
+// backOff delays the next recovery. The first recovery after a lost connection is immediate,
+// because the connection may already be restored.
 func (m *Machine) backOff(cause error, out *Effects) {
 	out.Cause = cause
 	if m.draining {
@@ -179,11 +179,11 @@ func (m *Machine) drain(out *Effects) {
 	}
 }
 
-// stopped ends the instance. Messages that wait in this instance are answered. Messages for the
-// next incarnation start a new instance.
+// stopped ends the instance and answers the messages that wait in it. If messages wait for the next
+// instance, stopped requests the recovery of that instance at once.
 func (m *Machine) stopped(out *Effects) { m.stoppedFor(ErrStopped, out) }
 
-// stoppedFor is stopped with an explicit error for waiting messages.
+// stoppedFor is like stopped, but answers waiting messages with the given error.
 func (m *Machine) stoppedFor(why error, out *Effects) {
 	m.stopping = m.draining
 	m.phase = absent

@@ -51,8 +51,8 @@ func TestMutantsMatchSource(t *testing.T) {
 	}
 }
 
-// TestMutantsCompile type-checks the package of each mutant. A mutant that does not compile is not
-// caught by a test.
+// TestMutantsCompile type-checks the package of each mutant, because a compiler error does not
+// count as a failure of the test. With -short or the race detector, it checks every 25th mutant.
 func TestMutantsCompile(t *testing.T) {
 	t.Parallel()
 	all, err := mutants.Load(os.DirFS("."))
@@ -162,12 +162,12 @@ func TestFit(t *testing.T) {
 			edits: []mutants.Edit{{Old: "f(1, 2) // how", New: "f(1, 3) // how"}},
 			wantA: "var x = f(1, 3)\n",
 		},
-		"string renamed": {
+		"different string": {
 			a:     "package p\n\nvar x = errors.New(\"no time left\")\n",
 			edits: []mutants.Edit{{Old: `errors.New("late")`, New: `errors.Join()`}},
 			wantA: "var x = errors.Join()\n", inexact: true,
 		},
-		"two pairs share the names": {
+		"pairs share an identifier": {
 			a: "package p\n\nfunc f() { start(left); stop(left) }\n", b: "package p\n\nfunc g() { start(right); stop(right) }\n",
 			edits: []mutants.Edit{{Old: "start(x)", New: "stop(x)"}, {Old: "stop(x)", New: "start(x)"}, {Old: "func g", New: "func h"}},
 			wantB: "func h() { stop(right); start(right) }\n", inexact: true,

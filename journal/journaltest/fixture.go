@@ -85,7 +85,7 @@ func (f *fixture) together(subject string, n int, do func(k int)) {
 	})
 }
 
-// appendAll appends the writes and returns one slot per write, even if all writes are stored.
+// appendAll appends the writes. It returns one error per write, even if all writes are stored.
 func (f *fixture) appendAll(ctx context.Context, writes ...journal.Write) []error {
 	f.Helper()
 	errs := f.j.Append(ctx, writes)
@@ -256,8 +256,8 @@ func write(id, writer string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// fence returns a fence at the sequence number of lost. When it is stored, lost can no longer be
-// stored.
+// fence returns a fence at the first sequence number of the write lost. Once the fence is stored,
+// this write can no longer be stored.
 func fence(lost journal.Write) journal.Write {
 	seqNr := lost.Expect + 1
 	return journal.Write{
@@ -284,7 +284,7 @@ func eventsOf(writes ...journal.Write) []journal.Event {
 }
 
 // wantHistory checks everything that is stored for id: the highest number, and the events of the
-// writes in this order without the first deleted ones.
+// writes in this order. The first events are missing; deleted is their number.
 func (f *fixture) wantHistory(id string, deleted int, writes ...journal.Write) {
 	f.Helper()
 	want := eventsOf(writes...)

@@ -105,7 +105,7 @@ func queryWaitChecks() []check {
 		}},
 		{"AwaitIdle", "Await blocks while no event is appended", queries, func(f *fixture) {
 			// If Await returned immediately each time, its reader would loop without progress.
-			const most = 20 // a journal may poll, so it may return occasionally
+			const most = 20 // a journal may poll, so Await may sometimes return without an event
 			f.store(write("idle", "w", 0, 1))
 			_, next := f.read(journal.Criteria{}, "", 1)
 			ctx, cancel := context.WithTimeout(f.ctx, min(100*time.Millisecond, f.cfg.Timeout/2))
@@ -197,7 +197,7 @@ func queryReaderChecks() []check {
 				for n := range each {
 					size := 1 + (n+k)%3
 					w := write(fmt.Sprintf("%s|%d|%d", []string{"live", "alive"}[n%2], k, n%3), "w", next[n%3], size)
-					if n%2 == 1 { // IDs of the two types are numbered separately
+					if n%2 == 1 { // each write of type alive has a new ID
 						w.ID = fmt.Sprintf("alive|%d|%d", k, n)
 						w = write(w.ID, "w", 0, size)
 					} else {

@@ -115,11 +115,11 @@ func scanFile(files storage.Storage, fd storage.FileDesc, add func(record []byte
 	return valid, torn, errors.Join(err, r.Close())
 }
 
-// A record of a log is a batch, with integers in little-endian order:
+// A log record is a batch. Integers are little-endian. Keys and values have a varint length prefix:
 //
 //	sequence  8 bytes, the engine's number of the first entry
-//	count     4 bytes, of entries
-//	entries   1 byte type (0 deletion, 1 value), key; a value too. Each is a length and bytes.
+//	count     4 bytes, the number of entries
+//	entries   1 byte type (0 deletion, 1 value), the key, and, for type 1, the value
 const (
 	batchHeader = 12
 	maxSequence = 1<<56 - 1
@@ -158,20 +158,20 @@ func checkBatch(b []byte, lowest uint64) (next uint64, err error) {
 	return sequence + count, nil
 }
 
-// A record of a manifest is a change to the set of files: fields, each a varint tag and its
-// contents.
+// A record of a manifest describes a change to the set of files. It is a list of fields. Each field
+// is a varint tag and its contents.
 const (
 	fieldComparer    = 1 // bytes
-	fieldLog         = 2 // number of the oldest log that counts
+	fieldLog         = 2 // number of the oldest log to replay
 	fieldNextFile    = 3 // number
 	fieldSequence    = 4 // number: lower bound of the sequences in the logs
 	fieldCompaction  = 5 // level, key
 	fieldDeleteTable = 6 // level, number
 	fieldAddTable    = 7 // level, number, size, key, key
-	fieldPreviousLog = 9 // number of another log that counts
+	fieldPreviousLog = 9 // number of another log to replay
 )
 
-// manifest is the sum of the records of a manifest. The engine rejects one that lacks a field.
+// manifest holds the result of all records. The engine rejects a manifest that lacks a field.
 type manifest struct {
 	comparer         string
 	log, previousLog int64
@@ -237,8 +237,8 @@ func (f *fields) level() uint64 {
 	return n
 }
 
-// The end of a table: two block handles, each a varint offset and a varint length, zeros, and the
-// magic number. No checksum covers it.
+// The footer of a table consists of two block handles (each a varint offset and a varint length),
+// zeros, and the magic number. No checksum covers the footer.
 const (
 	footerSize       = 48
 	blockTrailerSize = 5

@@ -227,8 +227,8 @@ var (
 	errStarted    = errors.New("nats: started twice")
 )
 
-// because returns err, an error of the client. If err is nil or nats.ErrNoServers, it returns the
-// argument otherwise.
+// because returns err, an error of the client. If err is nil or nats.ErrNoServers, it returns its
+// second argument instead.
 func because(err, otherwise error) error {
 	if err == nil || errors.Is(err, nats.ErrNoServers) {
 		return otherwise

@@ -11,14 +11,14 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// DeleteTo implements journal.Journal. Events are deleted in transactions of 5,000, oldest first.
-// The next deletion of that ID completes an interrupted one. Disk space is free again when the
-// server has vacuumed the table.
+// DeleteTo implements journal.Journal. Events are deleted in transactions of 5,000, oldest first. A
+// later deletion of the same ID, up to the same or a higher number, completes an interrupted one.
+// Disk space is free again when the server has vacuumed the table.
 //
 // DeleteTo first marks the sequence numbers as used, then waits for the appends that may not have
-// seen the mark, and only then deletes events. Without the wait, an append that checked the ID
-// before the mark was set and stores its event after the deletion would find neither the mark nor a
-// conflicting event. It would reuse a sequence number. Other appends do not wait.
+// seen the mark, and only then deletes events. Without the wait, an append could check the ID
+// before the mark is set and store its event after the deletion. It would find neither the mark nor
+// a conflicting event, and reuse a sequence number. Appends never wait for a deletion.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
 	defer wrap(&err, "delete events of %q up to %d", id, to)
 	to = min(to, journal.MaxSequenceNr)

@@ -122,8 +122,9 @@ func TestRecoveryOnRequest(t *testing.T) {
 	d.step(shard.Recover{Number: 2}, "")
 }
 
-// A hand-off waits for the current update and for the entities that wait for it. Remembered
-// entities that were not started yet start on the next home.
+// A hand-off waits until the current update is stored, and until the entities that need this update
+// have started, received their messages and ended. Remembered entities that were not started yet
+// start on the next home.
 func TestHandOffOfRemembered(t *testing.T) {
 	t.Parallel()
 	cfg := remembering()
@@ -140,6 +141,7 @@ func TestHandOffOfRemembered(t *testing.T) {
 	d.step(shard.Updated{ID: 2}, "done: handed off")
 }
 
+// An entity that ended unexpectedly and waits for its restart is not restarted by a hand-off.
 func TestHandOffStartsNoRestingEntities(t *testing.T) {
 	t.Parallel()
 	d := drive(t, remembering())

@@ -35,7 +35,7 @@ const (
 // dataJoin measures the join of a new node, and the latency of majority writes during the join.
 func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 	keys := b.scaled(joinKeys, 1)
-	var took, during compared // the limit of took is sending and decoding the same data; the limit of during is the latency before the join
+	var took, during compared // limits: for took, the time to send and decode the same data; for during, the latency before the join
 	err := b.rounds(func() error {
 		raw, err := b.rawJoin(ctx, keys)
 		if err != nil {
@@ -156,7 +156,7 @@ func (b *run) joinBusy(ctx context.Context, w *workers, j *joined, check order) 
 	return err
 }
 
-// p99 returns the 99th percentile of the samples that ended within a time; zero without samples.
+// p99 returns the 99th percentile of the samples that ended in a period; zero without samples.
 func p99(samples []sample, from, to time.Time) time.Duration {
 	var within, all []time.Duration
 	for _, s := range samples {
@@ -165,13 +165,13 @@ func p99(samples []sample, from, to time.Time) time.Duration {
 			within = append(within, s.Took)
 		}
 	}
-	if len(within) == 0 {
+	if len(within) == 0 { // none ended in the period: use all samples
 		within = all
 	}
 	return percentile(within, 0.99)
 }
 
-// rawJoin returns the time to send the same number of bytes and to decode them on one core.
+// rawJoin returns the time to send the data of all keys with nats.go and to decode it on one core.
 func (b *run) rawJoin(ctx context.Context, keys int) (took time.Duration, err error) {
 	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 		one, err := w.start(ctx, "decoder")

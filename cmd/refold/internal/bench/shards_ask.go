@@ -18,8 +18,8 @@ const (
 )
 
 // shardAsks measures asks through a region. For entities in another process, the limit is raw
-// requests between the same processes. For entities in the same process, the limit is asks of a
-// local host.
+// requests between the same processes. For entities in the same process, the limit is asks through
+// an eventsourcing.Local, without a region.
 func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 		b.progress("2 processes join")
