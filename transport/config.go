@@ -23,17 +23,19 @@ type Config struct {
 	// is 16 MiB.
 	MaxMessage int
 	// Window is the number of bytes from one peer on one lane that may wait to be handled. At least
-	// twice MaxMessage and at least 1 MiB. Defaults to 4 MiB.
+	// twice MaxMessage and at least 1 MiB. Defaults to 4 MiB, or to twice MaxMessage if that is
+	// more.
 	Window int
 	// MaxQueue is the number of bytes that may wait to be sent to one peer on one lane. Defaults to
 	// 4 MiB.
 	MaxQueue int
 	// MaxQueueAll is the number of bytes that may wait to be sent to all peers together on one
-	// lane. At least MaxQueue. Defaults to 256 MiB.
+	// lane. At least MaxQueue. Defaults to 256 MiB, or to MaxQueue if that is more.
 	MaxQueueAll int
 	// MaxInboxAll is the number of bytes from all peers together on one lane that may wait to be
 	// handled. Peers get less credit while more than half of MaxInboxAll is used. Frames that
-	// exceed MaxInboxAll are dropped and counted. At least Window. Defaults to 256 MiB.
+	// exceed MaxInboxAll are dropped and counted. At least Window. Defaults to 256 MiB, or to
+	// Window if that is more.
 	MaxInboxAll int
 	// MaxPeers is the number of incarnations that may have links. Defaults to 20,000.
 	MaxPeers int

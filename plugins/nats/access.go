@@ -27,7 +27,8 @@ const maxSecret = 1 << 20
 // Access holds the addresses of the NATS servers and the client's credentials.
 type Access struct {
 	// URLs are the servers: "nats://host:4222" or "tls://host:4222". The client discovers other
-	// servers of their cluster. A URL must not contain a password. Required.
+	// servers of their cluster, unless plaintext connections stay on this machine, see
+	// AllowPlaintext. A URL must not contain a password. Required.
 	URLs []string
 	// AllowPlaintext allows connections without TLS to other machines.
 	AllowPlaintext bool
@@ -262,5 +263,5 @@ func (a *Access) credentials() string {
 			return c.field + " " + c.file
 		}
 	}
-	return "neither CredentialsFile, NKeyFile, TokenFile nor CertFile"
+	return "a client without CredentialsFile, NKeyFile, TokenFile and CertFile"
 }

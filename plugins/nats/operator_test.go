@@ -176,7 +176,7 @@ func TestConnectOperatorErrors(t *testing.T) {
 	}
 	access.TokenFile = ""
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
-	if !errors.Is(err, natsgo.ErrAuthorization) || !strings.Contains(err.Error(), "neither CredentialsFile") {
+	if !errors.Is(err, natsgo.ErrAuthorization) || !strings.Contains(err.Error(), "refuses a client without CredentialsFile") {
 		t.Errorf("ConnectOperator without a password: %v, want ErrAuthorization", err)
 	}
 	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
