@@ -80,11 +80,21 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 		if !effort.Soak() {
 			step = 1 + size/3
 		}
+		part := 0 // each of the two configurations has half of the breakages of a position
+		if cfg.CachedStatements {
+			part = 1
+		}
 		for after := int64(0); after <= size; after++ {
 			ends := after < 2 || after > size-3 // near the ends, each byte matters most
-			if after%step == 0 || ends {
-				all = append(all, kinds(direction, after)...)
+			if after%step != 0 && !ends {
+				continue
 			}
+			for i, b := range kinds(direction, after) {
+				if effort.Soak() || i%2 == part {
+					all = append(all, b)
+				}
+			}
+			part = 1 - part
 		}
 	}
 	var counts outcomes
