@@ -21,15 +21,15 @@ type step struct {
 	now        time.Time
 }
 
-func (c Config[T]) history(r *rand.Rand) []step {
+func (s *subject) history(r *rand.Rand) []step {
 	now := time.UnixMilli(1_000)
-	steps := make([]step, c.Steps)
+	steps := make([]step, s.steps)
 	for i := range steps {
 		now = now.Add(time.Duration(r.IntN(3)-r.IntN(2)) * time.Millisecond)
-		node := r.IntN(c.Nodes)
+		node := r.IntN(s.nodes)
 		steps[i] = step{node: node, from: node, seed: r.Uint64(), now: now}
 		if r.IntN(3) == 0 {
-			steps[i].from = r.IntN(c.Nodes)
+			steps[i].from = r.IntN(s.nodes)
 		}
 	}
 	return steps
@@ -42,29 +42,29 @@ type change struct {
 	delta         crdt.Delta
 }
 
-type world[T any] struct {
-	Config[T]
-	steps   []step
+type world struct {
+	*subject
+	history []step
 	selves  []*crdt.Self
 	values  []crdt.Value
 	older   []crdt.Value // former values of nodes
 	changes []change
 }
 
-func (c Config[T]) newWorld(steps []step) *world[T] {
-	w := &world[T]{Config: c, steps: steps}
-	for i := range c.Nodes {
+func (s *subject) newWorld(history []step) *world {
+	w := &world{subject: s, history: history}
+	for i := range s.nodes {
 		self := must(crdt.NewSelf(identity.Node{Name: string(rune('a' + i)), UID: uint64(i) + 1}))
 		w.selves = append(w.selves, self)
-		w.values = append(w.values, must(c.Types.Value(c.Empty)))
+		w.values = append(w.values, must(s.empty()))
 	}
 	return w
 }
 
 // play runs a history in which the nodes exchange whole values. It appends one line per step to
 // shown, if shown is not nil.
-func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
-	w := c.newWorld(steps)
+func (s *subject) play(steps []step, shown *[]string) *world {
+	w := s.newWorld(steps)
 	for _, s := range steps {
 		w.older = append(w.older, w.values[s.node])
 		subject := "changes to"
@@ -84,14 +84,13 @@ func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
 func (s step) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, purpose)) }
 
 // change makes a change as a replicator does: it merges the result into the former value.
-func (w *world[T]) change(s step) {
+func (w *world) change(s step) {
 	before, self := w.values[s.node], w.selves[s.node]
 	self.Advance(s.now)
-	v, err := w.Change(s.random(0), self, must(crdt.As[T](w.Types, before)))
+	after, err := w.modify(s.random(0), self, before)
 	if err != nil {
 		violate("make a change: %w", err)
 	}
-	after := must(w.Types.Value(v))
 	w.values[s.node] = merged(before, after).ResetDelta()
 	w.changes = append(w.changes, change{node: s.node, before: before, after: after, delta: after.Delta()})
 }
@@ -99,16 +98,16 @@ func (w *world[T]) change(s step) {
 // replay runs the history with deltas. In each merge step, a node applies the changes that another
 // node has and this node lacks. Before that, replay calls f with these changes and with the values
 // of both nodes. The changes are in the order in which they were made, which is a causal order.
-func (w *world[T]) replay(f func(s step, missing []change, value, from crdt.Value)) {
+func (w *world) replay(f func(s step, missing []change, value, from crdt.Value)) {
 	if w.values[0].Deltas() == crdt.NoDeltas {
 		return
 	}
-	d := w.newWorld(w.steps)
-	applied := make([]map[int]bool, w.Nodes) // the changes that each node has
+	d := w.newWorld(w.history)
+	applied := make([]map[int]bool, w.nodes) // the changes that each node has
 	for i := range applied {
 		applied[i] = map[int]bool{}
 	}
-	for _, s := range w.steps {
+	for _, s := range w.history {
 		if s.from == s.node {
 			d.change(s)
 			applied[s.node][len(d.changes)-1] = true

@@ -36,20 +36,20 @@ func encoded(v interface{ AppendBinary([]byte) ([]byte, error) }) []byte {
 	return must(v.AppendBinary(nil))
 }
 
-func (w *world[T]) decoded(v crdt.Value) crdt.Value { return must(w.Types.Decode(encoded(v))) }
+func (w *world) decoded(v crdt.Value) crdt.Value { return must(w.types.Decode(encoded(v))) }
 
-func (w *world[T]) show(v crdt.Value) string {
+func (w *world) show(v crdt.Value) string {
 	switch {
 	case v.IsZero():
 		return "nothing"
-	case w.Read == nil:
+	case w.read == nil:
 		return fmt.Sprintf("%x", encoded(v))
 	}
-	return fmt.Sprint(w.Read(must(crdt.As[T](w.Types, v))))
+	return fmt.Sprint(w.read(v))
 }
 
 // equal checks that two values have equal bytes, or equal meanings if byValue is set.
-func (w *world[T]) equal(byValue bool, subject string, a, b crdt.Value) {
+func (w *world) equal(byValue bool, subject string, a, b crdt.Value) {
 	same := crdt.Equal(a, b)
 	if byValue {
 		same = w.show(a) == w.show(b)
@@ -59,7 +59,7 @@ func (w *world[T]) equal(byValue bool, subject string, a, b crdt.Value) {
 	}
 }
 
-func (w *world[T]) pairs(f func(a, b crdt.Value)) {
+func (w *world) pairs(f func(a, b crdt.Value)) {
 	for i, a := range w.values {
 		for j, b := range w.values {
 			if i != j {
@@ -69,27 +69,27 @@ func (w *world[T]) pairs(f func(a, b crdt.Value)) {
 	}
 }
 
-func (w *world[T]) commutative() {
+func (w *world) commutative() {
 	w.pairs(func(a, b crdt.Value) { w.equal(false, "a+b and b+a differ", merged(a, b), merged(b, a)) })
 }
 
-func (w *world[T]) associative() {
+func (w *world) associative() {
 	a, b, c := w.values[0], w.values[1], w.values[2]
-	w.equal(w.ByValue, "(a+b)+c and a+(b+c) differ", merged(a, b, c), merged(a, merged(b, c)))
+	w.equal(w.byValue, "(a+b)+c and a+(b+c) differ", merged(a, b, c), merged(a, merged(b, c)))
 }
 
-func (w *world[T]) idempotent() {
+func (w *world) idempotent() {
 	for _, v := range w.values { // merging a value with itself is trivial, so merge a copy
-		w.equal(w.ByValue, "a+a and a differ", merged(v, w.decoded(v)), v)
+		w.equal(w.byValue, "a+a and a differ", merged(v, w.decoded(v)), v)
 	}
 }
 
-func (w *world[T]) absorbing() {
-	w.pairs(func(a, b crdt.Value) { w.equal(w.ByValue, "(a+b)+a and a+b differ", merged(a, b, a), merged(a, b)) })
+func (w *world) absorbing() {
+	w.pairs(func(a, b crdt.Value) { w.equal(w.byValue, "(a+b)+a and a+b differ", merged(a, b, a), merged(a, b)) })
 }
 
 // converge returns the value of all nodes after they have exchanged their values in some rounds.
-func (w *world[T]) converge() crdt.Value {
+func (w *world) converge() crdt.Value {
 	const rounds = 4
 	values := slices.Clone(w.values)
 	for range rounds {
@@ -108,17 +108,17 @@ func (w *world[T]) converge() crdt.Value {
 	return values[0]
 }
 
-func (w *world[T]) mergesChanges() {
+func (w *world) mergesChanges() {
 	for _, c := range w.changes {
 		w.equal(false, "a value merged with its change, and with the decoded form of its change, differ",
 			merged(c.before, c.after), merged(c.before, w.decoded(c.after)))
 	}
 }
 
-func (w *world[T]) oneForm() {
+func (w *world) oneForm() {
 	for _, v := range w.values {
 		data := encoded(v)
-		back := decodeOnce("value", data, w.Types.Decode)
+		back := decodeOnce("value", data, w.types.Decode)
 		w.equal(false, "a value and its decoded form differ", v, back)
 		if got, want := w.show(back), w.show(v); got != want {
 			violate("%s is decoded as %s", want, got)
@@ -129,7 +129,7 @@ func (w *world[T]) oneForm() {
 			continue
 		}
 		data := encoded(c.delta)
-		back := decodeOnce("delta", data, w.Types.DecodeDelta)
+		back := decodeOnce("delta", data, w.types.DecodeDelta)
 		if again := encoded(back); !bytes.Equal(again, data) {
 			violate("a delta is encoded as %x, but as %x after decoding", data, again)
 		}
@@ -163,19 +163,19 @@ func apply(v crdt.Value, list []change) crdt.Value {
 	return v
 }
 
-func (w *world[T]) deltasFold() {
+func (w *world) deltasFold() {
 	w.replay(func(s step, list []change, before, from crdt.Value) {
 		m := merged(before, from)
-		w.equal(w.ByValue, "the applied deltas and the merged values differ", apply(before, list), m)
+		w.equal(w.byValue, "the applied deltas and the merged values differ", apply(before, list), m)
 		if before.Deltas() == crdt.FreeDeltas {
 			twice := slices.Concat(list, list)
 			s.random(1).Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
-			w.equal(w.ByValue, "the deltas, applied twice and in another order, and the merged values differ", apply(before, twice), m)
+			w.equal(w.byValue, "the deltas, applied twice and in another order, and the merged values differ", apply(before, twice), m)
 		}
 	})
 }
 
-func (w *world[T]) deltasJoin() {
+func (w *world) deltasJoin() {
 	w.replay(func(_ step, list []change, before, _ crdt.Value) {
 		var joined []change
 		for i, c := range list {
@@ -186,12 +186,12 @@ func (w *world[T]) deltasJoin() {
 				joined = append(joined, c)
 			}
 		}
-		w.equal(w.ByValue, "the joined deltas and the single deltas have different results", apply(before, joined), apply(before, list))
+		w.equal(w.byValue, "the joined deltas and the single deltas have different results", apply(before, joined), apply(before, list))
 	})
 }
 
 // prunes removes the last node and lets the first node take over the history of the removed node.
-func (w *world[T]) prunes() {
+func (w *world) prunes() {
 	all := w.converge()
 	leader, removed := w.selves[0], w.selves[len(w.selves)-1].Node()
 	nodes := all.ModifiedBy()
@@ -209,11 +209,11 @@ func (w *world[T]) prunes() {
 	pruned := must(all.Prune(leader, removed))
 	without(pruned, "Prune")
 	w.equal(false, "the pruned value and its decoded form differ", pruned, w.decoded(pruned))
-	if got, want := w.show(pruned), w.show(all); w.Read != nil && got != want {
+	if got, want := w.show(pruned), w.show(all); w.read != nil && got != want {
 		violate("%s means %s after pruning", want, got)
 	}
 	older := []crdt.Value{all}
-	if w.Except&Associative == 0 { // values of other types need not contain all changes
+	if w.except&Associative == 0 { // values of other types need not contain all changes
 		older = append(older, w.older...)
 	}
 	for i, old := range older {

@@ -40,29 +40,65 @@ func Check[T any](cfg Config[T], law Law) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
-	for i := range uint64(cfg.Histories) { //nolint:gosec // validated
-		steps := cfg.history(rand.New(rand.NewPCG(cfg.Seed, i)))
-		err := cfg.try(law, steps, nil)
+	s := cfg.subject()
+	return s.check(law)
+}
+
+// subject is a Config without its type parameter. In its functions a value is that of a T.
+type subject struct {
+	types  *crdt.Types
+	empty  func() (crdt.Value, error)
+	modify func(r *rand.Rand, self *crdt.Self, v crdt.Value) (crdt.Value, error)
+	read   func(v crdt.Value) any // nil if Config.Read is
+
+	byValue                 bool
+	except                  Law
+	nodes, steps, histories int
+	seed                    uint64
+}
+
+func (c Config[T]) subject() *subject {
+	s := &subject{
+		types: c.Types, byValue: c.ByValue, except: c.Except, nodes: c.Nodes, steps: c.Steps, histories: c.Histories, seed: c.Seed,
+		empty: func() (crdt.Value, error) { return c.Types.Value(c.Empty) },
+		modify: func(r *rand.Rand, self *crdt.Self, v crdt.Value) (crdt.Value, error) {
+			changed, err := c.Change(r, self, must(crdt.As[T](c.Types, v)))
+			if err != nil {
+				return crdt.Value{}, err
+			}
+			return must(c.Types.Value(changed)), nil
+		},
+	}
+	if c.Read != nil {
+		s.read = func(v crdt.Value) any { return c.Read(must(crdt.As[T](c.Types, v))) }
+	}
+	return s
+}
+
+func (s *subject) check(law Law) error {
+	for i := range uint64(s.histories) { //nolint:gosec // validated
+		steps := s.history(rand.New(rand.NewPCG(s.seed, i)))
+		err := s.try(law, steps, nil)
 		if err == nil {
 			continue
 		}
-		steps = cfg.shorten(law, steps)
+		steps = s.shorten(law, steps)
 		var shown []string
-		if last := cfg.try(law, steps, &shown); last != nil {
+		if last := s.try(law, steps, &shown); last != nil {
 			err = last
 		}
-		return fmt.Errorf("%v is violated, seed %d, history %d:\n%s\n%w", law, cfg.Seed, i, strings.Join(shown, "\n"), err)
+		return fmt.Errorf("%v is violated, seed %d, history %d:\n%s\n%w", law, s.seed, i, strings.Join(shown, "\n"), err)
 	}
 	return nil
 }
 
 // shorten removes steps as long as the remaining steps still violate the law.
-func (c Config[T]) shorten(law Law, steps []step) []step {
+func (s *subject) shorten(law Law, steps []step) []step {
 	for again := true; again; {
 		again = false
 		for i := range slices.Backward(steps) {
 			fewer := slices.Delete(slices.Clone(steps), i, i+1)
-			if c.try(law, fewer, nil) != nil {
+			if s.try(law, fewer, nil) != nil {
 				steps, again = fewer, true
 			}
 		}
@@ -71,8 +107,8 @@ func (c Config[T]) shorten(law Law, steps []step) []step {
 }
 
 // try runs a history and checks one law. A panic is a violation.
-func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
-	check := c.checks()[law]
+func (s *subject) try(law Law, steps []step, shown *[]string) (err error) {
+	check := s.checks()[law]
 	if check == nil {
 		return fmt.Errorf("crdttest: %d is not a law", law)
 	}
@@ -85,16 +121,16 @@ func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	check(c.play(steps, shown))
+	check(s.play(steps, shown))
 	return nil
 }
 
-func (Config[T]) checks() map[Law]func(*world[T]) {
-	return map[Law]func(*world[T]){
-		Commutative: (*world[T]).commutative, Associative: (*world[T]).associative, Idempotent: (*world[T]).idempotent,
-		Absorbing: (*world[T]).absorbing, Converges: func(w *world[T]) { w.converge() }, OneForm: (*world[T]).oneForm,
-		MergesChanges: (*world[T]).mergesChanges, DeltasFold: (*world[T]).deltasFold, DeltasJoin: (*world[T]).deltasJoin,
-		Prunes: (*world[T]).prunes,
+func (*subject) checks() map[Law]func(*world) {
+	return map[Law]func(*world){
+		Commutative: (*world).commutative, Associative: (*world).associative, Idempotent: (*world).idempotent,
+		Absorbing: (*world).absorbing, Converges: func(w *world) { w.converge() }, OneForm: (*world).oneForm,
+		MergesChanges: (*world).mergesChanges, DeltasFold: (*world).deltasFold, DeltasJoin: (*world).deltasJoin,
+		Prunes: (*world).prunes,
 	}
 }
 
