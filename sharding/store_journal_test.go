@@ -5,6 +5,7 @@ package sharding_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/refold-io/refold/internal/testkit/pgtest"
@@ -86,9 +87,11 @@ func TestLevelDB(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
+	dsn := pgtest.DSN(t) // each check has its own schema, because creating a database takes longer than most checks
+	var schemas atomic.Int64
 	shardingtest.Run(t, shardingtest.Config{Open: func(tb testing.TB) shardingtest.Place {
 		tb.Helper()
-		db, err := postgres.Open(tb.Context(), pgtest.DSN(tb), postgres.Config{})
+		db, err := postgres.Open(tb.Context(), dsn, postgres.Config{Schema: fmt.Sprint("check-", schemas.Add(1))})
 		if err != nil {
 			tb.Fatal(err)
 		}
