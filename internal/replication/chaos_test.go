@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // chaos is a world with random faults, and the checks of its invariants.
@@ -363,13 +364,14 @@ func TestSeedDeterminesTrace(t *testing.T) {
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	const parts = 4
+	seeds := effort.Count[uint64](16, 120, 2400)
 	hits := make([]map[string]int, parts)
 	t.Run("seeds", func(t *testing.T) {
 		for part := range uint64(parts) {
 			hits[part] = map[string]int{}
 			t.Run(fmt.Sprint(part), func(t *testing.T) {
 				t.Parallel()
-				for seed := part; seed < seeds(120); seed += parts {
+				for seed := part; seed < seeds; seed += parts {
 					func() {
 						defer func() {
 							if t.Failed() {

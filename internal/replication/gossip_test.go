@@ -358,8 +358,11 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 	w.run(time.Second)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 64
+	buckets := map[uint16][]string{}
 	for i := range keys {
-		w.wait(a, a.put(fmt.Sprint("set-", i), all, "x"))
+		key := fmt.Sprint("set-", i)
+		buckets[bucket(key)] = append(buckets[bucket(key)], key)
+		w.wait(a, a.put(key, all, "x"))
 	}
 	w.run(2 * time.Minute)
 	w.cut, w.keep = func(_, _ *host) bool { return true }, true
@@ -380,11 +383,8 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 		list := replication.Keys{}
 		for i := range uint16(1024) {
 			l := replication.KeyList{Bucket: i, Complete: true}
-			for k := range keys {
-				key := fmt.Sprint("set-", k)
-				if bucket(key) == i {
-					l.Keys = append(l.Keys, replication.KeyDigest{Key: key, Digest: d})
-				}
+			for _, key := range buckets[i] {
+				l.Keys = append(l.Keys, replication.KeyDigest{Key: key, Digest: d})
 			}
 			slices.SortFunc(l.Keys, func(a, b replication.KeyDigest) int { return strings.Compare(a.Key, b.Key) })
 			list.Lists = append(list.Lists, l)
