@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 func TestFormAndLeave(t *testing.T) {
@@ -112,9 +113,10 @@ func TestIdleTraffic(t *testing.T) {
 		w.run(time.Minute)
 		return float64(w.bytes) / float64(n), float64(w.packets) / float64(n)
 	}
-	fewBytes, fewPackets := perNode(30)
-	manyBytes, manyPackets := perNode(75)
-	t.Logf("each of 30 members sends %.0f bytes and %.0f packets a minute, each of 75 members %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
+	few, many := effort.Count(20, 30, 30), effort.Count(50, 75, 75)
+	fewBytes, fewPackets := perNode(few)
+	manyBytes, manyPackets := perNode(many)
+	t.Logf("each of %d members sends %.0f bytes and %.0f packets a minute, each of %d members %.0f and %.0f", few, fewBytes, fewPackets, many, manyBytes, manyPackets)
 	if manyBytes > 1.1*fewBytes || manyPackets > 1.1*fewPackets {
 		t.Error("an idle member of the larger cluster sends over 10 % more bytes or packets")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // Most of the members leave, together or one after the other. Each of them leaves within the time
@@ -18,11 +19,12 @@ import (
 // other members continue.
 func TestManyLeave(t *testing.T) {
 	t.Parallel()
+	many := effort.Count(50, 100, 100)
 	for _, c := range []struct {
 		members, leave int
 		over           time.Duration
 		loss           float64
-	}{{40, 30, 0, 0}, {40, 30, 0, 0.02}, {40, 30, 3 * time.Second, 0}, {40, 30, 10 * time.Second, 0.02}, {40, 40, time.Second, 0.02}, {100, 80, 0, 0}} {
+	}{{40, 30, 0, 0}, {40, 30, 0, 0.02}, {40, 30, 3 * time.Second, 0}, {40, 30, 10 * time.Second, 0.02}, {40, 40, time.Second, 0.02}, {many, many * 4 / 5, 0, 0}} {
 		t.Run(fmt.Sprintf("%d of %d in %v with loss %v", c.leave, c.members, c.over, c.loss), func(t *testing.T) {
 			t.Parallel()
 			for seed := range seeds(1) {

@@ -277,7 +277,7 @@ func TestSmallSideSurvives(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			w.resolving(splitbrain.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
-			hosts := w.join(names(effort.Count(30, 60, 60))...)
+			hosts := w.join(names(effort.Count(20, 60, 60))...)
 			w.up(2*time.Minute, hosts...)
 			w.run(20 * time.Second)
 			small := map[string]bool{}
