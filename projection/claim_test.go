@@ -337,7 +337,7 @@ func TestFirstPositionsDiffer(t *testing.T) {
 // ignore their context. The final read model is correct.
 func TestRebuildsAmongProcesses(t *testing.T) {
 	t.Parallel()
-	seeds := effort.Count[uint64](15, 40, 2000)
+	seeds := effort.Count[uint64](8, 40, 2000)
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
