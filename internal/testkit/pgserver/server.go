@@ -305,6 +305,7 @@ func (c Config) file(socketDir string, port int) string {
 		"max_wal_size":               "256MB",
 		"min_wal_size":               "32MB",
 		"jit":                        "off",
+		"dynamic_shared_memory_type": "mmap", // in the data directory: a killed server leaves nothing elsewhere
 		"timezone":                   "UTC",
 		"log_timezone":               "UTC",
 		"lc_messages":                "C",

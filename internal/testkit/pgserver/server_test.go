@@ -80,7 +80,7 @@ func TestDataAfterKillAndStop(t *testing.T) {
 	dsn, addr := server.DSN("postgres"), server.Addr()
 	conn := connect(t, dsn)
 	for setting, want := range map[string]string{
-		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "work_mem": "3MB", "refold.quoted": `it's a \ b`, "server_encoding": "UTF8",
+		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "work_mem": "3MB", "refold.quoted": `it's a \ b`, "server_encoding": "UTF8", "dynamic_shared_memory_type": "mmap",
 	} {
 		if got := ask[string](t, conn, "SHOW "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
