@@ -252,7 +252,7 @@ func laws[T any](t *testing.T, name string, cfg crdttest.Config[T]) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		cfg.Histories = effort.Count(20, 50, 5000)
+		cfg.Histories = effort.Count(10, 50, 5000)
 		crdttest.Run(t, cfg)
 	})
 }
