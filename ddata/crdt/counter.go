@@ -99,7 +99,7 @@ func (c PNCounter) AddBig(self *Self, n *big.Int) (PNCounter, error) {
 func (c PNCounter) Value() int64 {
 	p := c.core()
 	up, ok1 := p.up.sum()
-	down, ok2 := p.down.sum()
+	down, ok2 := p.down().sum()
 	switch {
 	case !ok1 || !ok2:
 		return clamp(c.Big())
@@ -127,10 +127,26 @@ func (c PNCounter) Big() *big.Int { return c.core().big() }
 // counter is the untyped value of a GCounter or PNCounter: the increments and the decrements of
 // each node. A GCounter has no decrements.
 type counter struct {
-	kind     kind
-	up, down tallies
-	delta    *counter // the changed counts, nil if nothing has changed
-	base     *counter // the value before the changes in delta; nil if delta is nil
+	up    tallies
+	minus *tallies // the decrements, nil for a GCounter
+	delta *counter // the changed counts, nil if nothing has changed
+	base  *counter // the value before the changes in delta; nil if delta is nil
+}
+
+// newCounter returns a counter of the kind of c.
+func (c *counter) newCounter(up, down tallies) *counter {
+	if c.minus == nil {
+		return &counter{up: up}
+	}
+	minus := down // only a PNCounter needs the allocation
+	return &counter{up: up, minus: &minus}
+}
+
+func (c *counter) down() tallies {
+	if c.minus == nil {
+		return nil
+	}
+	return *c.minus
 }
 
 // add returns the counter with the count of self increased by more, or by n if more is nil.
@@ -138,15 +154,19 @@ func (c *counter) add(self *Self, negative bool, n uint64, more *big.Int) *count
 	made := &struct { // one allocation for all parts
 		next, delta counter
 		one         [1]tally
-	}{next: *c, delta: counter{kind: c.kind}}
+	}{next: *c}
 	next := &made.next
 	if c.delta != nil {
 		made.delta = *c.delta
+	} else if c.minus != nil {
+		made.delta.minus = new(tallies)
 	}
 	next.delta = &made.delta
 	side, changed := &next.up, &next.delta.up
 	if negative {
-		side, changed = &next.down, &next.delta.down
+		minus := &[2]tallies{*next.minus, *next.delta.minus}
+		next.minus, next.delta.minus = &minus[0], &minus[1]
+		side, changed = next.minus, next.delta.minus
 	}
 	*side, made.one[0] = side.add(self.ref, n, more)
 	*changed = changed.max(made.one[:])
@@ -158,49 +178,54 @@ func (c *counter) add(self *Self, negative bool, n uint64, more *big.Int) *count
 
 func (c *counter) big() *big.Int {
 	up := c.up.bigSum()
-	return up.Sub(up, c.down.bigSum())
+	return up.Sub(up, c.down().bigSum())
 }
 
-func (c *counter) shape() shape { return shape{kind: c.kind} }
+func (c *counter) shape() shape {
+	if c.minus == nil {
+		return shape{kind: kindGCounter}
+	}
+	return shape{kind: kindPNCounter}
+}
 
 func (c *counter) eachNode(t *nodeTable) {
 	c.up.eachNode(t)
-	c.down.eachNode(t)
+	c.down().eachNode(t)
 }
 
 func (c *counter) encode(e *encoder) {
 	e.tallies(c.up)
-	if c.kind == kindPNCounter {
-		e.tallies(c.down)
+	if c.minus != nil {
+		e.tallies(*c.minus)
 	}
 }
 
 func (c *counter) decode(d *decoder) {
 	c.up = d.tallies()
-	if c.kind == kindPNCounter {
-		c.down = d.tallies()
+	if c.minus != nil {
+		*c.minus = d.tallies()
 	}
 }
 
 func (c *counter) needsPruning(removed identity.Node) bool {
 	_, up := c.up.find(refOf(removed))
-	_, down := c.down.find(refOf(removed))
+	_, down := c.down().find(refOf(removed))
 	return up || down
 }
 
 func (c *counter) merge(other core) (core, error) {
 	o, _ := other.(*counter)
-	up, down := o.up, o.down
-	if o.base != c {
-		up, down = c.up.max(o.up), c.down.max(o.down)
-		switch {
-		case sameTallies(up, c.up) && sameTallies(down, c.down):
-			return c.resetDelta(), nil
-		case o.base == nil && sameTallies(up, o.up) && sameTallies(down, o.down):
-			return o, nil
-		}
+	if o.base == c {
+		return &counter{up: o.up, minus: o.minus}, nil
 	}
-	return &counter{kind: c.kind, up: up, down: down}, nil
+	up, down := c.up.max(o.up), c.down().max(o.down())
+	switch {
+	case sameTallies(up, c.up) && sameTallies(down, c.down()):
+		return c.resetDelta(), nil
+	case o.base == nil && sameTallies(up, o.up) && sameTallies(down, o.down()):
+		return o, nil
+	}
+	return c.newCounter(up, down), nil
 }
 
 // sameTallies reports whether a and b share memory.
@@ -219,17 +244,17 @@ func (c *counter) resetDelta() core {
 	if c.base == nil {
 		return c
 	}
-	return &counter{kind: c.kind, up: c.up, down: c.down}
+	return &counter{up: c.up, minus: c.minus}
 }
 
 func (c *counter) pruned(self *Self, removed identity.Node) (core, error) {
 	gone := refOf(removed)
-	return &counter{kind: c.kind, up: c.up.prune(gone, self.ref), down: c.down.prune(gone, self.ref)}, nil
+	return c.newCounter(c.up.prune(gone, self.ref), c.down().prune(gone, self.ref)), nil
 }
 
 func (c *counter) cleaned(removed identity.Node) (core, error) {
 	gone := refOf(removed)
-	return &counter{kind: c.kind, up: c.up.without(gone), down: c.down.without(gone)}, nil
+	return c.newCounter(c.up.without(gone), c.down().without(gone)), nil
 }
 
 // PNCounterMap is a map from keys to counters. The zero value is empty. It is immutable. The

@@ -164,7 +164,7 @@ func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.
 
 func (d whole) modifiedOnlyBy(node identity.Node) bool {
 	c, ok := d.core.(*counter)
-	return !ok || c.up.onlyOf(node) && c.down.onlyOf(node) // other types record no nodes in their deltas
+	return !ok || c.up.onlyOf(node) && c.down().onlyOf(node) // other types record no nodes in their deltas
 }
 
 func (t tallies) onlyOf(node identity.Node) bool {

@@ -252,8 +252,10 @@ func (s shape) deltas() Deltas {
 
 func (s shape) empty() core {
 	switch s.kind {
-	case kindGCounter, kindPNCounter:
-		return &counter{kind: s.kind}
+	case kindGCounter:
+		return &counter{}
+	case kindPNCounter:
+		return &counter{minus: new(tallies)}
 	case kindGSet:
 		return &gset{elem: s.elem}
 	case kindORSet:
