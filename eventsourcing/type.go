@@ -89,7 +89,6 @@ type model struct {
 	stateType  reflect.Type // S
 	eventType  reflect.Type // E
 	commands   map[reflect.Type]handleFunc
-	registry   *codec.Registry // names of the commands on the wire
 	signals    map[reflect.Type]handleFunc
 	parts      []partOf
 	events     *codec.Registry // nil if the entities persist no events
@@ -109,13 +108,12 @@ type model struct {
 	when          func(state, event any, seqNr uint64) bool // may be nil
 }
 
-// modelOf returns the unchecked model of a type.
+// modelOf returns the unchecked model of a type, without its tables.
 func modelOf[S, E any](typ *Type[S, E]) *model { //nolint:gocognit // one closure per field
 	m := &model{
 		name:       typ.Name,
 		stateType:  reflect.TypeFor[S](),
 		eventType:  reflect.TypeFor[E](),
-		registry:   typ.commandRegistry(),
 		events:     typ.Events,
 		sequential: typ.DisablePipelining,
 		snapshots:  typ.Snapshots.rules(),
@@ -170,13 +168,13 @@ func newModel[S, E any](typ Type[S, E]) (*model, error) {
 			signals = append(signals, h.row)
 		}
 	}
-	if err := m.check(commands, signals); err != nil {
+	if err := m.check(commands, signals, typ.commandRegistry()); err != nil {
 		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
 	}
 	return m, nil
 }
 
-func (m *model) check(commands, signals []row) error {
+func (m *model) check(commands, signals []row, names *codec.Registry) error {
 	var errs fielderror.Errors
 	if strings.TrimSpace(m.name) == "" || strings.ContainsAny(m.name, "|\x00") {
 		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", m.name)
@@ -203,7 +201,7 @@ func (m *model) check(commands, signals []row) error {
 	}
 	m.snapshots.check(&errs)
 	m.commands = tableOf(&errs, "Type.Commands", commands)
-	errs.Add("Type.Commands", m.registry.Err())
+	errs.Add("Type.Commands", names.Err())
 	m.signals = tableOf(&errs, "Type.Signals", signals)
 	if m.deadline != nil && m.signals[reflect.TypeFor[StateTimeout]()] == nil {
 		errs.Addf("Type.Deadline", "needs a handler of StateTimeout in Type.Signals")
