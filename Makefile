@@ -130,9 +130,12 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
 .PHONY: soak
-soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
+soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; one to two hours (PKG, SOAK=test names)
 	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
+	@echo '== without the race detector: the tests of code without concurrency'
+	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do grep -qs 'effort\.Count[[(]' "$$dir"/*_test.go && echo "$$dir"; done | \
+		REFOLD_SOAK=1 xargs -r go test -shuffle=on -count=1 -timeout=3h -run '$(SOAK)'
 	REFOLD_SOAK=1 go test -shuffle=on -count=1 -timeout=1h -run '$(COMPACTING)' ./plugins/leveldb
 
 .PHONY: soak-cluster

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -22,7 +23,7 @@ import (
 // and checks the calls on both sides of the Writer.
 func TestWriterModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(60) {
+	for seed := range effort.Count[uint64](20, 60, 1000) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { runModel(t, seed) })

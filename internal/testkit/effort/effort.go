@@ -22,16 +22,16 @@ func Race() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// Count returns few with -short and under the race detector, full in make soak, and usual
-// otherwise. Use it for tests of code without concurrency: in such tests the race detector makes
-// each case about ten times slower, and further cases show no further races. Call Count only after
-// the flags are parsed.
+// Count returns few with -short and under the race detector, and usual otherwise. In make soak it
+// returns usual under the race detector and full without it. Use it for tests of code without
+// concurrency: in such tests the race detector makes each case about ten times slower, and further
+// cases show no further races. Call Count only after the flags are parsed.
 func Count[N any](few, usual, full N) N {
-	switch {
-	case Soak():
+	switch soak, race := Soak(), Race(); {
+	case soak && !race:
 		return full
-	case testing.Short() || Race():
-		return few
+	case soak, !race && !testing.Short():
+		return usual
 	}
-	return usual
+	return few
 }
