@@ -84,7 +84,7 @@ PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 LONGEST = $(if $(filter ./...,$(PKG)),./plugins/postgres ./plugins/leveldb ./sharding ./examples/bank)
 
 .PHONY: quick
-quick: need-go ## run the tests that need no server, in under a minute: no PostgreSQL, no C compiler, no root
+quick: need-go ## run the tests that need no server, in about a minute: no PostgreSQL, no C compiler, no root
 	@go test $(TESTFLAGS) -short -p $(PARALLEL) -timeout=10m $$(.ci/need without-postgres ./...)
 
 .PHONY: test

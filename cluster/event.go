@@ -202,8 +202,8 @@ const (
 	// Snapshot has the whole state. It is the first event, and replaces events that were dropped
 	// for a slow consumer.
 	Snapshot EventKind = 1 + iota
-	// TombstonesChanged: the set of remembered removed nodes has changed. It is for consumers that
-	// keep state for each removed node.
+	// TombstonesChanged: the set of remembered removed nodes has changed. This event is for
+	// consumers that keep state for each removed node.
 	TombstonesChanged
 	// ShuttingDown: this node is no longer a member. A MemberRemoved for each member follows.
 	ShuttingDown
@@ -236,7 +236,7 @@ const (
 	Resumed
 )
 
-// The kinds that the machine reports are consecutive. Their order is that of the machine's kinds.
+// The kinds that the machine reports are consecutive and in the order of the machine's kinds.
 const (
 	firstOfMachine = TombstonesChanged
 	lastOfMachine  = ReachabilityChanged

@@ -57,7 +57,7 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 	err := n.try(ctx, func() error {
 		if p = n.proxies[cfg.Singleton]; p != nil {
 			if p.cfg != cfg {
-				return invalid("a proxy with another configuration exists")
+				return invalid("this node has a proxy of the singleton with another configuration")
 			}
 			return nil
 		}

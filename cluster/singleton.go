@@ -63,7 +63,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	case s.MaxInbox < 1:
 		return invalid("Singleton.MaxInbox is %d, it must be at least 1", s.MaxInbox)
 	case strings.ContainsRune(s.Name, 0):
-		return invalid("Singleton.Name is %q", s.Name)
+		return invalid("Singleton.Name is %q, it must not contain a NUL byte", s.Name)
 	}
 	err := n.try(ctx, func() error {
 		if n.instances.known[s.Name] != nil {

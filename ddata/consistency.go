@@ -58,7 +58,7 @@ func (l ReadLevel) RepairPeers() ReadLevel {
 	return l
 }
 
-// PreferOldest returns the level with the oldest nodes asked first.
+// PreferOldest returns the level that contacts the oldest nodes first.
 func (l ReadLevel) PreferOldest() ReadLevel {
 	l.oldest = true
 	return l

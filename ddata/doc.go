@@ -59,8 +59,9 @@
 //
 // # Guarantees
 //
-//   - A call that returns nil has reached as many nodes as its level requires, and durable keys are on the disks of these nodes. If the call fails, the error reports how many nodes have taken part and which have not
-//     answered, see Error.
+//   - A call that returns nil has reached as many nodes as its level requires, and durable keys are
+//     on the disks of these nodes. The error of a failed call reports how many nodes have taken part
+//     and which nodes have not answered: see Error.
 //   - A node reads its own writes, at any level.
 //   - Reads at ReadLocal return an immutable value and never wait for the loop.
 //   - A subscriber receives the last value of each key, even if it is slow.

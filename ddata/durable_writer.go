@@ -79,7 +79,7 @@ func (d *durableWriter) run() {
 	}
 }
 
-// wait waits until there are records to write. It returns false when the writer ends: the next write is then the last one.
+// wait waits for records. It returns false when the writer ends: the next write is the last one.
 func (d *durableWriter) wait() bool {
 	select {
 	case <-d.ready:

@@ -25,7 +25,7 @@ const (
 
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
-// run is the loop. Callers may also run requests while the loop is idle, see runInline. When run returns, the replicator has ended.
+// run is the loop. When it returns, the replicator has ended. See runInline for an idle loop.
 func (r *Replicator) run() {
 	defer r.finish()
 	timer := time.NewTimer(0)
@@ -109,8 +109,7 @@ func (r *Replicator) handle(w *waiting) {
 	}
 }
 
-// handleBulk processes one bulk packet. Urgent input that arrives in between is processed before
-// the next bulk packet.
+// handleBulk processes one bulk packet. Urgent input precedes the next bulk packet.
 func (r *Replicator) handleBulk() {
 	p, found, more := r.inbox.takeBulk()
 	if !found {

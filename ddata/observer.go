@@ -149,8 +149,8 @@ func (r *Replicator) stats() Stats {
 	return s
 }
 
-// observe reports a request that has ended to the observer. The level is converted to an interface
-// only if there is an observer, because that allocates.
+// observe reports a request that has ended to the observer. It converts the level to an interface
+// only if there is an observer, because the conversion allocates.
 func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, level L, err error) {
 	if began.IsZero() {
 		return

@@ -165,7 +165,7 @@ func (r *Replicator) abandoned(ctx context.Context, op, key string, c *call, dis
 	return e
 }
 
-// causeOf returns the reason why a context has ended, nil if the context has not ended. The reason matches the error of the context.
+// causeOf returns the reason why ctx has ended, matching ctx.Err(), or nil if it has not ended.
 func causeOf(ctx context.Context) error {
 	why, err := context.Cause(ctx), ctx.Err()
 	if err == nil || errors.Is(why, err) {
@@ -198,7 +198,7 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	return r.withBlockingUpdate(err)
 }
 
-// await waits until done is closed. If ctx or the replicator ends first, await returns the error of ctx or of the replicator.
+// await waits until done is closed. If ctx or the replicator ends first, it returns that error.
 func (r *Replicator) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// shards is the number of parts into which values is divided. With many parts, readers of different keys rarely contend.
+// shards is the number of parts of values. Readers of different keys rarely share a part.
 const shards = 64
 
 // values holds the current values of keys, for readers outside of the loop. A lock is held only for

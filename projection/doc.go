@@ -70,12 +70,12 @@
 // only from the value that the process loaded. If two processes handle the same events, one of them
 // is fenced. The fenced process pauses, and restarts at the position of the other process. With
 // ExactlyOnce this counts no event twice; the fenced process waits for the lock on the position and
-// does not call its handler. With AtLeastOnce both may have handled the events in between, and with
-// AtMostOnce only the other one has. For throughput, let one process run the projection.
+// does not call its handler. With AtLeastOnce, both processes may have handled the same events. With
+// AtMostOnce, only the other one has. For throughput, let one process run the projection.
 //
 // A rebuild with ExactlyOnce has the same guarantees. With the other two, one of the processes
 // claims the rebuild by a conditional move of the positions and renews the claim every 5 s. The
-// others wait, and take over 30 s after the last renewal. A Clear is canceled when the claim could
+// others wait; one takes over 30 s after the last renewal. A Clear is canceled when the claim could
 // not be renewed for 20 s. A process requests another rebuild if its Clear ended after another
 // process had taken over, or if its AtLeastOnce handler handled events during the rebuild. The
 // request is logged. Three cases remain undetected: a crash before this request, a handler that

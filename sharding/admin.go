@@ -53,8 +53,8 @@ type adminRequest struct {
 	Type  string `json:"type,omitempty"`
 	Shard Shard  `json:"shard,omitempty"` // shard of adminCmdEntities
 	ID    string `json:"id,omitempty"`    // entity of adminCmdFind
-	// Behind is the first shard of a page of adminCmdShards. After is the type or the ID that
-	// precedes a page of adminCmdRegions or adminCmdEntities.
+	// Behind is the first shard of a page of adminCmdShards. After is the last type or ID before a
+	// page of adminCmdRegions or adminCmdEntities.
 	Behind Shard  `json:"behind,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -80,7 +80,7 @@ type AdminRegion struct {
 	Proxy bool `json:"proxy,omitempty"`
 	// Drained reports that the node hands off its shards and accepts no others.
 	Drained bool `json:"drained,omitempty"`
-	// Coordinator is the node whose coordinator the region is registered with, empty if there is
+	// Coordinator is the node of the coordinator that has registered the region, empty if there is
 	// none.
 	Coordinator string `json:"coordinator,omitempty"`
 	// Mismatch is set if the coordinator rejects the region. It names the settings that differ.
@@ -119,7 +119,7 @@ type AdminFound struct {
 	// Home is the node that hosts the shard. It is empty if the replying node has no route for the
 	// shard.
 	Home string `json:"home,omitempty"`
-	// Coordinator is the node whose coordinator the replying region is registered with.
+	// Coordinator is the node of the coordinator that has registered the replying region.
 	Coordinator string `json:"coordinator,omitempty"`
 	// Running reports whether the entity runs on the replying node.
 	Running bool `json:"running,omitempty"`

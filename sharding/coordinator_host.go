@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// hostCoordinator is the function of the singleton. The node runs the coordinator until the function returns.
+// hostCoordinator is Run of the singleton. The node runs the coordinator until it returns.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	stopped := make(chan struct{})
 	s.inbox.Add(item{input: shardcore.StartCoordinator{}})
@@ -37,7 +37,7 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	return nil
 }
 
-// callStores starts the calls of the store and the strategy that a step requests. Each call runs in its own goroutine, so that no call blocks the loop.
+// callStores starts the requested calls, each on its own goroutine, so that none blocks the loop.
 func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
 		s.callAsync("load", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
@@ -80,8 +80,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 	}
 }
 
-// callAsync calls f and passes its result to the machine. If f fails, it passes the result of
-// failed.
+// callAsync passes the result of f to the machine, or the result of failed if f fails.
 func (s *shell) callAsync(call string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, limit)

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// fastPath is the path of a shard. Commands that the path accepts bypass the loop; all other commands wait in its queues for the loop. See shardcore.Path.
+// fastPath is the path of a shard: commands bypass the loop, or wait for it. See shardcore.Path.
 type fastPath struct {
 	shard Shard
 

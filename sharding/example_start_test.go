@@ -177,8 +177,8 @@ func ExampleRegion_Statistics() {
 	for _, r := range s.Regions {
 		fmt.Printf("%s: %d entities in %d shards\n", r.Node.Name, r.Entities(), len(r.Shards))
 	}
-	fmt.Println("silent:", s.Missing)
+	fmt.Println("missing:", s.Missing)
 	// Output:
 	// a:1: 100 entities in 20 shards
-	// silent: []
+	// missing: []
 }

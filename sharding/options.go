@@ -319,7 +319,7 @@ func (s *shell) updateMismatch() {
 	}
 }
 
-// mismatchErr returns the reason for which the coordinator rejects the region, nil if the region is not rejected.
+// mismatchErr returns the reason for which the coordinator rejects the region, nil for none.
 func (s *shell) mismatchErr() error {
 	if m := s.mismatch.Load(); m != nil {
 		return m.err
@@ -346,7 +346,7 @@ type PureStrategy interface {
 	Rebalance(view allocation.View) []allocation.Shard
 }
 
-// Pure converts a PureStrategy, as in Pure(allocation.Threshold{}). If the strategy has a method Validate() error, Host calls it.
+// Pure converts a PureStrategy. If the strategy has a method Validate() error, Host calls it.
 func Pure(a PureStrategy) Strategy { return pureStrategy{a} }
 
 type pureStrategy struct{ by PureStrategy }

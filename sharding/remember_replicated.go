@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// entityKeys is the number of keys that hold the entities of a shard, so that the value of each key stays small. The number never changes.
+// entityKeys is how many keys a shard has, so that each value stays small. It never changes.
 const entityKeys = 5
 
 // replicatedEntities stores remembered entities in replicated data: five sets for each shard, and

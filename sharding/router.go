@@ -114,7 +114,7 @@ func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shar
 	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
 }
 
-// sendReply sends a reply. A reply that exceeds the size limit is replaced by the result of the function instead.
+// sendReply sends a reply. If it is too large, instead(err) returns the reply to send.
 func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) []byte) {
 	if to == rt.node.Self() {
 		rt.deliverReply(data)
@@ -320,7 +320,7 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *hos
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }
 
-// dropAbandoned removes commands whose callers no longer wait from the buffers of the region: such commands take room, and a leaving region would wait for them.
+// dropAbandoned removes commands without a waiting caller, which take room and delay a leave.
 func (s *shell) dropAbandoned() {
 	var gone []uint64
 	for at := range s.machine.Buffered(s.now()) {

@@ -197,7 +197,9 @@ type JournalStores struct {
 	Snapshots snapshot.Store
 	// SnapshotEvery is the number of events between snapshots. Defaults to 1,000.
 	SnapshotEvery int
-	// KeepSnapshots is how many snapshots are kept in addition to the newest one. Events and snapshots up to the oldest kept snapshot are deleted. Defaults to 2; a negative value means none.
+	// KeepSnapshots is how many snapshots are kept in addition to the newest one. Older
+	// snapshots, and the events that the oldest kept snapshot covers, are deleted. Defaults to
+	// 2; a negative value means none.
 	KeepSnapshots int
 }
 
@@ -215,7 +217,7 @@ func (c JournalStores) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// ledgers returns a function that opens the histories of one store. The histories share circuit breakers and a background task.
+// ledgers returns a function that opens the histories of a store, which share circuit breakers.
 func (c JournalStores) ledgers(s Scope) (func(kind, number, event, state string, most int) *ledger, error) {
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
 		return nil, err

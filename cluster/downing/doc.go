@@ -22,7 +22,7 @@
 //   - [DownAll] if a restart of all nodes is better than any risk.
 //   - [Off] leaves the decision to an operator. Until the operator decides, the singletons and shards
 //     of the unreachable nodes do not start elsewhere.
-//   - [Auto] downs unreachable nodes without asking other members. It splits clusters. Do not use it
+//   - [Auto] downs unreachable nodes regardless of other members. It splits clusters. Do not use it
 //     in production.
 //
 // All nodes must have the same settings. A node that is downed ends; a supervisor such as systemd

@@ -386,7 +386,7 @@ const (
 	// Reject fails a write with a *journal.RejectedError whose reason is Fault.Err. Other calls
 	// fail.
 	Reject
-	// Conflict fails a write with a *journal.ConflictError without a conflict. Other calls fail.
+	// Conflict fails a write with an untrue *journal.ConflictError. Other calls fail.
 	Conflict
 	// NotSent fails a write with an error that matches journal.ErrNotSent and Fault.Err. Other
 	// calls fail.

@@ -82,7 +82,7 @@ func replayChecks() []check {
 				f.wantEvents(id, f.replay(id, c.from, c.to), want[c.from-1:c.to])
 			}
 		}},
-		{"ReplayLargePages", "events that fill a page each are all yielded", base, func(f *fixture) {
+		{"ReplayLargePages", "all events are yielded if each of them fills a page", base, func(f *fixture) {
 			const id = "large pages"
 			size := min(pageBytes, f.cfg.MaxPayload)
 			var writes []journal.Write

@@ -44,11 +44,11 @@ func TxCases[Tx any](c TxConfig[Tx]) []Case {
 		}})
 	}
 	add("ApplyBoth", "the positions and the changes of f are stored", applyBoth)
-	add("ApplyNeither", "if f fails neither is stored, and its error is wrapped", applyNeither)
-	add("ApplyFenced", "after another move nothing is stored, and f is not called if the store has detected it", applyFenced)
+	add("ApplyNeither", "if f fails, nothing is stored, and the error of Apply wraps the error of f", applyNeither)
+	add("ApplyFenced", "after another move nothing is stored, and f is not called if the store has detected that move", applyFenced)
 	add("ApplyFirst", "the first positions can be stored with changes of f", applyFirst)
-	add("ApplyFailsInside", "if f hides the failure of a statement nothing is stored", applyFailsInside)
-	add("ApplyOneWinner", "one of several concurrent calls is stored, and no changes of the others are", applyOneWinner)
+	add("ApplyFailsInside", "if f hides the failure of a statement, nothing is stored", applyFailsInside)
+	add("ApplyOneWinner", "one of several concurrent calls is stored, and nothing of the other calls", applyOneWinner)
 	add("ApplyContextEnds", "if the context ends in f nothing is stored", applyContextEnds)
 	add("ApplyPanics", "if f panics nothing is stored, and the store remains usable", applyPanics)
 	return cases

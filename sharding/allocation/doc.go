@@ -25,11 +25,12 @@
 //   - fewer shards before more,
 //   - the node, so that the order of registration has no influence.
 //
-// Some regions get no shards: regions of members that are Down or Exiting, which would never start
-// them; of unknown members; of members that are not yet Up; and of members without the role.
+// The regions of these members get no shards: Down or Exiting members, which would never start a
+// shard; unknown members; members that are not yet Up; and members without the role.
 //
 // Shards move only at a good time: all regions run the same version, all members are reachable, no
 // member is joining, and the cluster is not shutting down.
 //
-// Strategies and their settings must be equal on all nodes that may run the coordinator. If they differ, each new coordinator reverses moves of the previous coordinator.
+// Strategies and their settings must be equal on all nodes that may run the coordinator. If they
+// differ, each new coordinator reverses moves of the previous coordinator.
 package allocation

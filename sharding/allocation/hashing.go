@@ -105,8 +105,7 @@ func (h *Hashing) owner(s Shard) (identity.Node, bool) {
 	return h.ring[i%len(h.ring)].node, true
 }
 
-// mix is a bijection that spreads the bits of a number over the result (the finalizer of
-// SplitMix64).
+// mix is the finalizer of SplitMix64, a bijection that spreads the bits of a number.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

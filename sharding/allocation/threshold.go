@@ -18,7 +18,7 @@ type Threshold struct {
 	// Difference is the number of additional shards that the fullest region may have compared with
 	// the best region, and the maximum number of shards that one decision moves. Defaults to 1.
 	Difference int
-	// MaxMoving is the maximum number of shards that are moving. Defaults to 3.
+	// MaxMoving is the maximum number of shards that move at the same time. Defaults to 3.
 	MaxMoving int
 }
 

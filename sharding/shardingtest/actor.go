@@ -26,7 +26,7 @@ type actor struct {
 	term  uint64
 }
 
-// actor returns a coordinator on a node that has loaded nothing.
+// actor returns a coordinator on a node. The coordinator has loaded nothing.
 func (f *fixture) actor(node int) *actor { return f.actorOf(node, account()) }
 
 func (f *fixture) actorOf(node int, scope sharding.Scope) *actor {

@@ -42,8 +42,8 @@ type Place struct {
 	Coordinators func(node int) sharding.CoordinatorStores
 	// Entities returns the RememberStores of a node. If it is nil, RememberStore is not tested.
 	Entities func(node int) sharding.RememberStores
-	// Unfenced is set if an owner of a shard is not prevented from writing after another owner has
-	// loaded it.
+	// Unfenced is set if an owner of a shard can still write after another owner has loaded the
+	// shard.
 	Unfenced bool
 	// Faults are the faults that the suite injects, one at a time. At least one fault must make
 	// calls fail although their changes are stored.
