@@ -14,10 +14,10 @@
 // # Guarantees
 //
 // One instance of an entity handles its commands one at a time, in the order of their arrival.
-// Nothing that depends on an event is visible outside before the event is durable: no reply,
-// including the reply to a command that only reads. An append names the sequence number that it
-// expects, so two instances cannot both write. When a write fails, its caller gets the exact
-// outcome: done, not done, or unknown if the caller stops waiting first.
+// The runtime sends a reply only when all events in the state that the handler saw are durable,
+// also the reply to a command that only reads; events of PersistAsync are the exception. An append
+// names the sequence number that it expects, so two instances cannot both write. When a write
+// fails, its caller gets the exact outcome: done, not done, or unknown if it stops waiting first.
 //
 // # Pipelining
 //

@@ -154,8 +154,8 @@ func (e Effect[S, E, R]) StopTimer(name string) Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.request(timerRequest{name: name})}
 }
 
-// ReceiveTimeout sends the entity a ReceiveTimeout signal whenever it received no command for this
-// long. 0 stops the signals.
+// ReceiveTimeout sends the entity a ReceiveTimeout signal each time d passes without a command. 0
+// stops the signals.
 func (e Effect[S, E, R]) ReceiveTimeout(d time.Duration) Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.request(receiveTimeout(d))}
 }
@@ -172,7 +172,7 @@ func (e Effect[S, E, R]) Stop() Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.controlled(engine.Stop)}
 }
 
-// Passivate is Stop for an entity that is idle. Without sharding they are the same. A remembered
+// Passivate is Stop for an entity that is idle. The two differ only with sharding: a remembered
 // entity (see package sharding) that has passivated is not started before its next command.
 func (e Effect[S, E, R]) Passivate() Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.controlled(engine.Stop).request(passivation{})}

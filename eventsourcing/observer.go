@@ -50,8 +50,8 @@ type Observer struct {
 	// Inject returns the metadata that is stored with the events of a command with this context, nil
 	// for none. The metadata must not be changed later.
 	Inject func(ctx context.Context) []byte
-	// Extract is the inverse of Inject: it returns a context derived from ctx. A part sends a command
-	// with the context that Extract makes of the metadata of the event which requested the command.
+	// Extract is the inverse of Inject: it returns a context derived from ctx. When an event makes a
+	// part send a command, the part passes the metadata of this event and uses the returned context.
 	Extract func(ctx context.Context, metadata []byte) context.Context
 }
 

@@ -201,8 +201,8 @@ func (r *Runtime) Store() store.DB { return r.cfg.Store }
 // Close stops the runtime. Entities handle the commands that they have received and stop; the
 // writer writes all queued events. If ctx ends first, the remaining work is aborted: callers get
 // ErrStopped, or ErrOutcomeUnknown if a write was in flight, and Close returns the cause of the
-// context. When Close returns, all goroutines of the runtime have ended. A second Close waits for
-// the first one, or until its own ctx ends, and returns nil.
+// context. When Close returns, all goroutines of the runtime have ended. A second Close returns
+// nil when the first one has ended, and the cause of its own ctx if that ends first.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {

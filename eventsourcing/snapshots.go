@@ -25,8 +25,8 @@ type Snapshots[S, E any] struct {
 	// When, if it is not nil, saves a further snapshot after each event for which it returns true.
 	// It is called after the event was applied.
 	When func(state *S, event E, seqNr uint64) bool
-	// Keep is the number of snapshots that are kept. After a save, the snapshots that are at least
-	// Keep times Every events older are deleted. Keep requires Every. 0 keeps all snapshots.
+	// Keep is the number of snapshots that are kept. A save at the sequence number N deletes the
+	// snapshots up to N - Keep*Every. Keep requires Every. 0 keeps all snapshots.
 	Keep int
 	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It requires Keep.
 	DeleteEvents bool

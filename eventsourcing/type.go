@@ -65,8 +65,8 @@ type Type[S, E any] struct {
 	// Snapshots configures when the state is saved, and how. By default the state is saved only by
 	// handlers that return Effect.SaveSnapshot.
 	Snapshots Snapshots[S, E]
-	// DisablePipelining handles the next command only when all events before it are durable. It
-	// changes nothing but speed.
+	// DisablePipelining handles the next command only when all events before it are durable. An
+	// entity without pipelining is slower and otherwise behaves in the same way.
 	DisablePipelining bool
 }
 
@@ -81,9 +81,9 @@ type Recorded struct {
 	Metadata []byte
 }
 
-// model is a checked Type. In its functions a state is a *S, and an event is an E. All else in this
-// package that runs an entity is independent of S and E, so a program contains it once and not once
-// for each type.
+// model is a checked Type. In its functions a state is a *S, and an event is an E. The other code
+// that runs an entity does not depend on S and E. Therefore the compiler generates that code once
+// and not once for each Type.
 type model struct {
 	name       string
 	stateType  reflect.Type // S

@@ -66,7 +66,8 @@ func (t *trouble) mend() {
 	t.release = nil
 }
 
-// persist acts like a coordinator: it loads, claims a term, and saves some changes. It repeats each call until the call is acknowledged.
+// persist acts like a coordinator: it loads, claims a term, and saves changes. It repeats each call
+// until it is acknowledged.
 func (a *actor) persist(t *trouble) {
 	a.Helper()
 	fault := t.fault
