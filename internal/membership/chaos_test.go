@@ -78,6 +78,7 @@ type chaos struct {
 	names                  []string
 	isolated               map[string]bool
 	blockedFrom, blockedTo string
+	commandSuspended       bool
 	log                    []string
 }
 
@@ -110,7 +111,11 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 	}
 	c.repair()
 	c.note("all faults have ended")
-	if !c.until(4*time.Minute, c.settled) {
+	if !c.until(2*time.Minute, c.settled) {
+		c.note("suspended nodes get commands as well")
+		c.commandSuspended = true
+	}
+	if !c.until(2*time.Minute, c.settled) {
 		t.Errorf("seed %d: the live nodes do not agree", seed)
 	}
 }
@@ -236,15 +241,16 @@ func (c *chaos) repair() {
 }
 
 // settled marks dead nodes as down, as an operator does, and reports whether the live nodes agree.
-// It sends no command to a suspended node if there are other nodes, because nodes that a suspended
-// node finds unreachable may be alive.
+// For two minutes it sends no command to a suspended node if there are other nodes. If the nodes do
+// not agree until then, a suspended node may be waiting for the confirmation of a dead member that
+// the other nodes have removed.
 func (c *chaos) settled() bool {
 	c.restartDead()
 	var live, asked []*host
 	for _, h := range c.hosts {
 		if !h.dead {
 			live = append(live, h)
-			if h.m.Member() && !h.m.Suspended() {
+			if h.m.Member() && (c.commandSuspended || !h.m.Suspended()) {
 				asked = append(asked, h)
 			}
 		}
