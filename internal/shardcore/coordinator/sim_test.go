@@ -517,6 +517,13 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 		w.run(w.now + 5*time.Second)
 	}
 	w.run(w.now + 5*time.Second)
+	// The claim of a crashed coordinator may have been stored late. The running coordinator detects
+	// it at its next save. A new region causes a save.
+	if !slices.ContainsFunc(w.coordinators, func(b *simCoordinator) bool { return b.m.Term() == w.store.state.Term() }) {
+		w.hit["claimed late"]++
+		w.join(false)
+		w.run(w.now + settle)
+	}
 	w.settled()
 	return w
 }
