@@ -20,7 +20,7 @@ func TestRuntimeOnABadNetwork(t *testing.T) {
 	t.Parallel()
 	faults := 15
 	if effort.Soak() {
-		faults = 3000
+		faults = 500
 	}
 	s := newTarget(t, pgtest.DSN(t))
 	proxy, db, err := s.openThroughProxy(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
