@@ -83,7 +83,7 @@ func TestHandleAdmin(t *testing.T) {
 	})
 }
 
-// Every request of an operator is answered, even invalid ones.
+// Every request of an operator receives a reply. The reply to an invalid request contains an error.
 func TestInvalidAdminRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

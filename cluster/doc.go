@@ -16,7 +16,7 @@
 //   - Members agree on the list of members. A process that restarts under its name is a different
 //     member.
 //   - A live node keeps its name. A second node with the name gets [ErrNameInUse].
-//   - A silent node is removed only by the strategy in [Config.Downing] or by [Node.Down]. The
+//   - An unreachable node is removed only by the strategy in [Config.Downing] or by [Node.Down]. The
 //     default strategy keeps the majority. No automatic strategy is safe in every failure: see
 //     package downing.
 //   - At most one instance of a [Singleton] runs at a time if both sides of a partition use the

@@ -50,7 +50,7 @@ func (n *Node) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 }
 
 // Changes is like Events without snapshots: it yields the events that lead from an empty cluster to
-// the present one, and then each change. If the consumer is too slow, intermediate changes are
+// the current state, and then each change. If the consumer is too slow, intermediate changes are
 // skipped.
 func (n *Node) Changes(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
@@ -224,8 +224,8 @@ const (
 	// SeenChanged and ReachabilityChanged: State.Seen or State.Observations has changed.
 	SeenChanged
 	ReachabilityChanged
-	// Disconnected: this node does not receive its own heartbeats through the network. It suspects
-	// no other node.
+	// Disconnected: this node does not receive its own heartbeats through the network, has lost its
+	// connection to the message broker, or was paused. It suspects no other node.
 	Disconnected
 	// Suspended: this node must stop its singletons and shards at once, because other nodes may
 	// start them.

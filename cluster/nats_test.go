@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// A cluster over a real broker in real time: three nodes join. A singleton with a lease answers
-// another node and moves. An operator requests the state. All nodes leave.
+// The test runs a cluster over a real broker in real time. Three nodes join. A singleton with a
+// lease answers another node and moves. An operator requests the state. All nodes leave.
 func TestOverNATS(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -68,8 +68,8 @@ func TestOverNATS(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, operator.Close()) })
 	var seen *cluster.Summary
-	// A node accepts operators' requests soon after it has joined, and the replying node may have
-	// just joined.
+	// A node accepts operators' requests only some time after it has joined, so the first requests
+	// may fail. The replying node may not have received all members yet.
 	for seen == nil || len(seen.Members) < 3 || seen.Leader != nodes[0].Self().String() {
 		if seen, err = cluster.NewAdmin(operator).State(ctx, ""); ctx.Err() != nil {
 			t.Fatalf("State = %+v, %v", seen, err)

@@ -28,7 +28,7 @@ type Node struct {
 	cfg       Config
 	self      identity.Node
 	rootLog   *slog.Logger
-	log       *slog.Logger    // with the node
+	log       *slog.Logger    // adds the attribute node
 	base      context.Context //nolint:containedctx // the parent of all contexts of the node
 	start     time.Time
 	transport *transport.Transport
@@ -41,10 +41,10 @@ type Node struct {
 	phases    shutdownHooks
 	asks      loop.Calls
 	attached  attached
-	services  sync.Map     // handlers of operators' requests for other packages, by service
-	lastTurn  atomic.Int64 // in time of the machine, when the loop last finished a turn
+	services  sync.Map     // handlers that other packages have set for operators' requests, by service
+	lastTurn  atomic.Int64 // machine time at which the loop last finished a turn
 
-	// The fields below belong to the loop.
+	// Only the loop accesses the fields of this block.
 	machine         *node.Machine
 	left            error // why the membership ended
 	downed          bool
@@ -85,7 +85,7 @@ func Start(cfg Config) (*Node, error) {
 	if len(n.cfg.Seeds) > 0 {
 		n.inputs.Add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
-	n.admins.Go(n.serveAdmin) // before the loop starts: the loop may end at once, and the shutdown then waits for this goroutine
+	n.admins.Go(n.serveAdmin) // start before the loop: the loop may end at once, and the shutdown waits for this goroutine
 	go n.run()
 	return n, nil
 }
@@ -174,7 +174,8 @@ func (n *Node) AwaitJoined(ctx context.Context) error {
 	return n.await(ctx, func(s *State) bool { return s.Joined })
 }
 
-// AwaitUp waits until the node is Up. If the node ends first, the error is that of Err.
+// AwaitUp waits until the status of the node is Up, PreparingForShutdown or ReadyForShutdown. If
+// the node ends first, the error is that of Err.
 func (n *Node) AwaitUp(ctx context.Context) error {
 	return n.await(ctx, func(s *State) bool {
 		status := s.Status(n.self)
@@ -250,7 +251,7 @@ func (n *Node) PrepareForShutdown(ctx context.Context) error {
 	return n.call(ctx, func() { n.member(membership.PrepareForShutdown{}) })
 }
 
-// about calls f in the loop if the node is a member.
+// about calls f in the loop. The error matches ErrNotMember if the given node is not a member.
 func (n *Node) about(ctx context.Context, member identity.Node, f func()) error {
 	return n.try(ctx, func() error {
 		s := n.events.current()
@@ -268,9 +269,9 @@ func (n *Node) about(ctx context.Context, member identity.Node, f func()) error 
 	})
 }
 
-// Watch waits until a node was removed or is known to be dead, and then returns nil. If either
-// happened before the call, Watch returns at once. The error is ErrNotMember if the node is
-// unknown, the error of ctx, or the reason why this node has ended.
+// Watch returns nil once a node is removed or is known to be dead. If either happened before the
+// call, Watch returns at once. The error is ErrNotMember if the node is unknown, the error of ctx,
+// or the reason why this node has ended.
 func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	was := false
 	s, err := n.until(ctx, func(s *State) bool {
@@ -295,8 +296,8 @@ type attached struct {
 }
 
 // Attached returns the value that another package keeps for the node under a key. The key should be
-// of a private type of that package. The first call for a key creates the value while all keys are
-// locked.
+// of a private type of that package. The first call for a key calls make. Calls for all keys wait
+// until make returns, so make must not call Attached.
 func (n *Node) Attached(key any, make func() any) any {
 	n.attached.mu.Lock()
 	defer n.attached.mu.Unlock()
@@ -316,6 +317,6 @@ func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
-// RemovalMargin returns the time after the removal of a node within which that node has certainly
-// stopped its singletons and shards.
+// RemovalMargin returns how long the other nodes wait, after the removal of a downed node, before
+// they start its singletons and shards.
 func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }

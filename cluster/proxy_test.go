@@ -159,7 +159,7 @@ func TestProxyCancelledRequests(t *testing.T) {
 	})
 }
 
-// Requests made while the node was suspended take up no room in the buffer.
+// A request that fails because the node is suspended releases its room in the buffer.
 func TestProxyOfSuspendedNode(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -257,7 +257,8 @@ func TestProxyBufferBytes(t *testing.T) {
 	})
 }
 
-// Requests wait while the singleton moves.
+// Requests that are made while the singleton moves wait for the next instance. They fail if they
+// arrive when the previous instance has stopped.
 func TestProxyFollowsSingleton(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -282,7 +283,7 @@ func TestProxyFollowsSingleton(t *testing.T) {
 				return
 			}
 		}
-		w.Error("Ask returned no reply")
+		w.Error("no request reached the singleton on b or c")
 	})
 }
 
@@ -322,7 +323,7 @@ func TestInboxIsBounded(t *testing.T) {
 			w.Errorf("Ask that the instance refused: %v, want ErrRefused", err)
 		}
 		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
-		for range 3 { // messages that the instance has not received were not handled
+		for range 3 { // the instance stops before it receives these requests, so they were not handled
 			if err := <-answers; !errors.Is(err, cluster.ErrNotHosted) {
 				w.Errorf("a request that the instance did not receive: %v, want ErrNotHosted", err)
 			}
@@ -395,8 +396,8 @@ func TestAskEndsWithInstance(t *testing.T) {
 }
 
 // Requests that the instance has received and not answered take up room until they are answered or
-// the node of the sender is removed. One-way messages are not affected. No state is kept for
-// forgotten requests.
+// the node of the sender is removed. One-way messages are not affected. A request that the instance
+// neither keeps nor answers uses no memory.
 func TestUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -25,8 +25,9 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Singleton is a function of which the cluster runs one instance, on its oldest node or on the
-// oldest node with a role. All nodes must have the same configuration, except for Run.
+// Singleton is a function of which the cluster runs one instance. The instance runs on the oldest
+// node of the cluster, or on the oldest node with a role. All nodes must have the same
+// configuration, except for Run.
 type Singleton struct {
 	// Name identifies the singleton, at most 255 bytes. Defaults to "singleton".
 	Name string
@@ -42,17 +43,18 @@ type Singleton struct {
 	LeaseRetryInterval time.Duration
 	// RetryInterval is the time between two requests for a hand-over. Defaults to 1 s.
 	RetryInterval time.Duration
-	// MinRetries is the minimum number of requests before the node restarts the hand-over. Defaults
-	// to 15.
+	// MinRetries is the minimum number of unanswered requests before the node restarts the
+	// hand-over. With a long removal margin, the number is larger. Defaults to 15.
 	MinRetries int
 	// MaxInbox is how many messages may wait for the instance. Together they have at most 16 MiB.
-	// Requests that the instance has received and not answered count as well. Defaults to 1,000.
+	// For a new request, the requests that the instance has received and not answered count as
+	// well. Defaults to 1,000.
 	MaxInbox int
 }
 
-// Singleton lets this node take part in running a singleton. It has no effect on a node without the
-// role. The error matches ErrInvalid if the configuration is invalid or the name is in use. If the
-// node has ended, the error is the reason.
+// Singleton lets this node take part in running a singleton. A node without the role runs no
+// instance. The error matches ErrInvalid if the configuration is invalid or the name is in use. If
+// the node has ended, the error is the reason.
 func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	s.Name, s.MaxInbox = cmp.Or(s.Name, "singleton"), cmp.Or(s.MaxInbox, 1000)
 	switch {
@@ -171,7 +173,7 @@ func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err erro
 	case asked && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errHandOver)):
 		n.out.Log(slog.LevelInfo, "singleton: instance stopped", slog.String("singleton", i.Singleton))
 	case err == nil:
-		n.out.Log(slog.LevelInfo, "singleton: instance returned without being stopped, this node does not start it again", slog.String("singleton", i.Singleton))
+		n.out.Log(slog.LevelInfo, "singleton: instance returned early and is not restarted on this node", slog.String("singleton", i.Singleton))
 	default:
 		attrs := []slog.Attr{slog.String("singleton", i.Singleton), slog.Any("error", err)}
 		if panicked, ok := errors.AsType[*panics.Error](err); ok {
@@ -242,7 +244,7 @@ type Inbox struct {
 }
 
 // Delivery is a message from a proxy. The instance must answer a request with Reply or Refuse, at
-// any time while it runs. Until then the request counts in Singleton.MaxInbox.
+// any time while it runs. An unanswered request counts towards Singleton.MaxInbox.
 type Delivery struct {
 	// From is the node of the proxy.
 	From    identity.Node
@@ -272,7 +274,8 @@ func (d *Delivery) answer(status byte, payload []byte) error {
 	return d.request.Reply(append([]byte{status}, payload...))
 }
 
-// put adds a message. It returns the status for the reply: answered if it was added.
+// put adds a message to the queue and returns answered. If it cannot add the message, it returns
+// the status for the reply.
 func (b *Inbox) put(d *Delivery) byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()

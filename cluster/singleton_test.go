@@ -26,7 +26,7 @@ type instanceCounter struct {
 	history []string
 }
 
-// on returns the singleton whose instance records its node.
+// on returns a singleton for a node. Its instance records the name of the node.
 func (o *instanceCounter) on(n *cluster.Node) cluster.Singleton {
 	name := n.Self().Name
 	return cluster.Singleton{Name: "one", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
@@ -79,7 +79,7 @@ func (o *instanceCounter) started() int {
 	return len(o.history)
 }
 
-// await waits until an instance runs on a node.
+// await waits until an instance runs on the named node, or until no instance runs if where is "".
 func (o *instanceCounter) await(t *testing.T, where string) {
 	t.Helper()
 	for range 3000 {

@@ -32,16 +32,16 @@ func TestCommandInfo(t *testing.T) {
 		t.Errorf("the command in CommandInfo is %T, want do", i.Command)
 	}
 	if i.Events != 3 || i.SequenceNr != 3 {
-		t.Errorf("%d events up to %d, want 3 up to 3", i.Events, i.SequenceNr)
+		t.Errorf("CommandInfo has %d events and the last sequence number %d, want 3 and 3", i.Events, i.SequenceNr)
 	}
 	if i.Began.Before(before) || i.Began.After(time.Now()) || i.Duration <= 0 {
-		t.Errorf("began %v, %v after %v, and took %v", i.Began, i.Began.Sub(before), before, i.Duration)
+		t.Errorf("CommandInfo has Began %v and Duration %v, want Began between %v and now, and a positive Duration", i.Began, i.Duration, before)
 	}
 	if got := nameIn(i.Context); got != "ask+" {
 		t.Errorf("the context has the name %q, want ask+", got)
 	}
 	if b := r.begun[0]; b.Duration != 0 || nameIn(b.Context) != "ask" || !b.Began.Equal(i.Began) {
-		t.Errorf("Begin received %+v", b)
+		t.Errorf("Begin received %+v, want Duration 0, the name ask in the context, and Began %v", b, i.Began)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestEventCountOfCommand(t *testing.T) {
 		})
 	}})
 	if i := r.only(t); i.Events != 4 || i.SequenceNr != 4 {
-		t.Errorf("%d events up to %d, want 4 up to 4", i.Events, i.SequenceNr)
+		t.Errorf("CommandInfo has %d events and the last sequence number %d, want 4 and 4", i.Events, i.SequenceNr)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestRepeatedDecisionIsObservedOnce(t *testing.T) {
 			want, nr = 2, 4
 		}
 		if i.Events != want || i.SequenceNr != nr {
-			t.Errorf("%s: %d events up to %d, want %d up to %d", nameIn(i.Context), i.Events, i.SequenceNr, want, nr)
+			t.Errorf("%s: %d events and the last sequence number %d, want %d and %d", nameIn(i.Context), i.Events, i.SequenceNr, want, nr)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestEveryCommandEnds(t *testing.T) {
 				t.Fatalf("%d commands began, %d ended, want %d", len(r.begun), len(all), 1+test.tells)
 			}
 			if got := eventsourcing.StatusOf(all[0].Err).Code; got != test.code {
-				t.Errorf("got %q, want %q", got, test.code)
+				t.Errorf("the error of the command has the code %q, want %q", got, test.code)
 			}
 		})
 	}
@@ -159,10 +159,10 @@ func TestCommandEndsWhenInvalid(t *testing.T) {
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
 	if _, err := eventsourcing.Ask(marked("bad"), l.Ref("\xff"), persisting(1)); !errors.Is(err, eventsourcing.ErrInvalid) {
-		t.Fatalf("got %v, want ErrInvalid", err)
+		t.Fatalf("Ask: %v, want ErrInvalid", err)
 	}
 	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrInvalid) || nameIn(i.Context) != "bad+" {
-		t.Errorf("got %+v, want ErrInvalid", i)
+		t.Errorf("CommandInfo is %+v, want ErrInvalid and the name bad+", i)
 	}
 }
 
@@ -220,10 +220,10 @@ func TestCommandEndsWhenMailboxIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := eventsourcing.Ask(t.Context(), l.Ref("1"), persisting(1)); !errors.Is(err, eventsourcing.ErrStashFull) {
-		t.Errorf("got %d, %v, want ErrStashFull", n, err)
+		t.Errorf("Ask: %d, %v, want ErrStashFull", n, err)
 	}
 	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrStashFull) || i.Events != 0 {
-		t.Errorf("got %+v, want ErrStashFull", i)
+		t.Errorf("CommandInfo is %+v, want ErrStashFull and no events", i)
 	}
 	close(free)
 	r.wait(3)
@@ -264,7 +264,7 @@ func TestCommandContext(t *testing.T) {
 	received := <-got
 	cancel(errors.New("the caller stopped waiting"))
 	if nameIn(received) != "name" || received.Err() != nil || context.Cause(received) != nil {
-		t.Errorf("Tell: the handler received the context %v, ended with %v", received, context.Cause(received))
+		t.Errorf("Tell: the handler received the context %v with the cause %v, want the name of the caller and a context that has not ended", received, context.Cause(received))
 	}
 	derived, stop := context.WithCancel(received)
 	defer stop()
@@ -284,7 +284,7 @@ func TestGoContext(t *testing.T) {
 			cfg, during, after := eventsourcing.Config{}, "name", "name"
 			if watched {
 				cfg.Observer = newRegister().observer()
-				during, after = "name+", "name+" // both contexts come from one call of Begin
+				during, after = "name+", "name+" // the context of each command has passed through Begin once
 			}
 			l := openLamps(t, cfg, nil)
 			got := make(chan string, 2)
@@ -299,7 +299,7 @@ func TestGoContext(t *testing.T) {
 				}).Reply(0)
 			}})
 			if a, b := <-got, <-got; a != during || b != after {
-				t.Errorf("got %q and %q, want %q and %q", a, b, during, after)
+				t.Errorf("the contexts of the Go function and of its command have the names %q and %q, want %q and %q", a, b, during, after)
 			}
 		})
 	}
@@ -338,7 +338,7 @@ func TestContextsDoNotGrow(t *testing.T) {
 			second := <-sizes
 			for range rounds - 1 {
 				if size := <-sizes; size != second {
-					t.Fatalf("the context grew from %d to %d bytes", second, size)
+					t.Fatalf("the printed context grew from %d to %d bytes", second, size)
 				}
 			}
 		})
@@ -360,10 +360,10 @@ func TestMetadata(t *testing.T) {
 	r.wait(5) // two commands and three sends
 	l.close(t)
 	if got, want := metadata(t, j, "lamp|1"), []string{"a+", "a+", "+"}; !slices.Equal(got, want) {
-		t.Errorf("the events have %q, want %q", got, want)
+		t.Errorf("the events have the metadata %q, want %q", got, want)
 	}
 	if got, want := metadata(t, j, "lamp|2"), []string{"a++", "a++", "++"}; !slices.Equal(got, want) {
-		t.Errorf("the events of the destination have %q, want %q", got, want)
+		t.Errorf("the events of the destination have the metadata %q, want %q", got, want)
 	}
 	if got := <-signalled; got != "a++" {
 		t.Errorf("the context of the signal has the name %q, want a++", got)
@@ -383,7 +383,7 @@ func TestMetadata(t *testing.T) {
 	r.wait(4)
 	l.close(t)
 	if got, want := metadata(t, j, "lamp|2"), []string{"a++", "a++", "++", "a++", "a++", "++"}; !slices.Equal(got, want) {
-		t.Errorf("after a restart the destination has %q, want %q", got, want)
+		t.Errorf("after a restart the events of the destination have the metadata %q, want %q", got, want)
 	}
 }
 
@@ -405,11 +405,11 @@ func TestContextOfRecovery(t *testing.T) {
 	l := openLamps(t, eventsourcing.Config{Observer: o}, nil)
 	l.ask(t, marked("asker"), "1", persisting(1))
 	if i := <-got; nameIn(i.Context) != "asker" {
-		t.Errorf("an Ask: got the context of %q", nameIn(i.Context))
+		t.Errorf("the recovery caused by Ask has a context with the name %q, want asker", nameIn(i.Context))
 	}
 	l.tell(t, context.Background(), "2", persisting(1))
 	if i := <-got; i.Context == nil || nameIn(i.Context) != "" {
-		t.Errorf("a Tell from the background: got %v", i.Context)
+		t.Errorf("the recovery caused by Tell has the context %v, want one without a name", i.Context)
 	}
 }
 
@@ -443,7 +443,7 @@ func TestCommandsThatWait(t *testing.T) {
 		return ctx.UnstashAll().And(ctx.Persist(switched{})).Reply(0)
 	}})
 	<-fault.Struck()
-	l.tell(t, context.Background(), "1", persisting(1)) // the previous command is a barrier
+	l.tell(t, context.Background(), "1", persisting(1)) // UnstashAll makes the previous command a barrier, so this command waits
 	want(false)
 	fault.Release()
 	l.close(t)

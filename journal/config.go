@@ -47,7 +47,8 @@ type FilterConfig struct {
 	// Mode selects the treatment of a violation. Defaults to FilterFail. The other modes are for
 	// imported histories.
 	Mode FilterMode
-	// WindowSize is how many records a new writer is compared with. Defaults to 100.
+	// WindowSize is the size of the window in which overwritten records are found. The window
+	// contains the latest records, including the first record of the new writer. Defaults to 100.
 	WindowSize int
 	// MaxOldWriters is how many earlier writers are remembered. Defaults to 10.
 	MaxOldWriters int
@@ -66,8 +67,8 @@ type ViolationError struct {
 	// SequenceNr and Writer identify the faulty record.
 	SequenceNr uint64
 	Writer     string
-	// Detail relates the record to the other one: "comes after number", "comes from an old writer,
-	// after number" or "was overwritten by number".
+	// Detail is the relation between the two records: "comes after number", "comes from an old
+	// writer, after number" or "was overwritten by number".
 	Detail string
 	// OtherSequenceNr and OtherWriter identify the record that contradicts the faulty one.
 	OtherSequenceNr uint64

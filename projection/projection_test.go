@@ -216,7 +216,7 @@ func TestBatches(t *testing.T) {
 		wantStopped(t, stop)
 		want := []string{"0s:20", "0s:20", "500ms:8", "1.7s:20"}
 		if !slices.Equal(log, want) {
-			t.Errorf("groups %v, want %v", log, want)
+			t.Errorf("handled batches %v, want %v", log, want)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestPause(t *testing.T) {
 		}
 		synctest.Wait()
 		if m.count() != 3 {
-			t.Errorf("%d events handled in a pause, want 3", m.count())
+			t.Errorf("%d events were handled before the pause took effect, want 3", m.count())
 		}
 		time.Sleep(time.Minute)
 		got := p.Status()

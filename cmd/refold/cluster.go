@@ -23,7 +23,7 @@ type clusterCommand struct {
 	Ask string `help:"The node to query. Defaults to any node." placeholder:"NODE"`
 
 	Members     clusterMembersCommand     `cmd:"" help:"Show the members: status, reachability, leader, roles, versions."`
-	Leave       clusterLeaveCommand       `cmd:"" help:"Make a member leave the cluster in order."`
+	Leave       clusterLeaveCommand       `cmd:"" help:"Make a member hand over its work and leave the cluster."`
 	Down        clusterDownCommand        `cmd:"" help:"Mark a member as dead, so that other members take over its work."`
 	Prepare     clusterPrepareCommand     `cmd:"" name:"prepare-for-shutdown" help:"Announce that the whole cluster is about to stop."`
 	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print the NATS permissions of a node or an operator."`
@@ -118,8 +118,8 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 	})
 }
 
-// find returns the incarnation to wait for, and whether this incarnation is the only node that can
-// respond. It does not check that the member exists, because the queried node does.
+// find returns the incarnation to wait for, and whether no node can respond once this incarnation
+// is gone. It does not check that the member exists: the queried node checks it.
 func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (peer string, alone bool, err error) {
 	if !c.Wait {
 		return c.Node, false, nil
@@ -147,7 +147,8 @@ func last(s *cluster.Summary, common *clusterCommand, peer string) bool {
 	})
 }
 
-// await waits until a member is gone. It retries when no node responds.
+// await waits until a member is gone. If no node responds, the member is gone if it was the last
+// node that could respond. After other errors, await retries until the time-out.
 func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand, n *nodes, peer string, alone bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()

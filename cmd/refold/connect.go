@@ -93,7 +93,8 @@ func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, 
 	return p.AdminClient.Ask(ctx, node, request)
 }
 
-// present returns the names of the members that may host entities, and the subset that is leaving.
+// present returns the names of the members that may host entities. leaves is true for those that
+// are leaving.
 func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves map[string]bool, err error) {
 	s, err := n.members.State(ctx, ask)
 	if err != nil {

@@ -113,7 +113,7 @@ func (k *Kit[S, E]) settle(command, answer any) {
 		}
 	})
 	for _, s := range shared {
-		k.t.Errorf("%T: %s: copy it", command, s)
+		k.t.Errorf("%T: %s: copy the shared value", command, s)
 	}
 	k.same("after "+name(command)+" the state is", seen,
 		"but the stored events lead to (possible causes: a handler changes the state, Apply depends on other data, an event loses data in its encoding)",
@@ -121,7 +121,8 @@ func (k *Kit[S, E]) settle(command, answer any) {
 	k.checkSnapshot(seen)
 }
 
-// checkReturned reports effects that handlers made and did not return, once for each type of message.
+// checkReturned reports effects that handlers made and did not return, once for each type of
+// message.
 func (k *Kit[S, E]) checkReturned() {
 	k.t.Helper()
 	k.mu.Lock()
@@ -139,7 +140,7 @@ func (k *Kit[S, E]) checkReturned() {
 
 func name(v any) string { return reflect.TypeOf(v).String() }
 
-// checkSnapshot reports an error unless a state survives its encoding.
+// checkSnapshot reports an error unless the encoded state decodes to an equal state.
 func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	k.t.Helper()
 	if seen.encoded == nil {
@@ -153,7 +154,8 @@ func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	k.same("the state decoded from a snapshot is", k.image(state), "want", seen)
 }
 
-// checkCommand reports an error unless a command with a name survives its encoding.
+// checkCommand reports an error unless a command that has a name can be encoded and decodes to an
+// equal command.
 func (k *Kit[S, E]) checkCommand(command any) {
 	k.t.Helper()
 	commands := k.typ.Protocol().Commands
@@ -168,8 +170,8 @@ func (k *Kit[S, E]) checkCommand(command any) {
 	k.checkRoundTrip("command", commands, command, manifest, payload)
 }
 
-// checkRoundTrip reports an error unless an encoded value decodes to an equal value. It does not
-// compare a value that decodes to several values or to another type, as upcast ones do.
+// checkRoundTrip reports an error unless an encoded value decodes to an equal value. If upcasting
+// returns several values or another type, it does not compare them.
 func (k *Kit[S, E]) checkRoundTrip(kind string, registry *codec.Registry, value any, manifest string, payload []byte) {
 	k.t.Helper()
 	decoded, err := registry.DecodeAppend(nil, manifest, payload)

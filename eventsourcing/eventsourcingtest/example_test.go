@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// printer takes the place of the *testing.T of a test.
+// printer replaces the *testing.T of a test and prints the failures.
 type printer struct {
 	testing.TB
 	cleanup func()
@@ -22,8 +22,8 @@ func (p *printer) Cleanup(f func())                  { p.cleanup = f }
 func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (p *printer) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// Given these events, when this command arrives, then these events are stored and this is the
-// reply.
+// A test states the stored events, a command, the events that the command must store, and the
+// expected reply.
 func Example() {
 	t := &printer{}
 	cart := eventsourcingtest.New(t, cartType(mistakes{}))

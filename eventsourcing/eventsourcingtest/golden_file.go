@@ -26,7 +26,8 @@ const (
 	storedSuffix  = ".stored"
 	decodedSuffix = ".decoded"
 	hexPerLine    = 64
-	// maxGolden is the maximum size of a file: an event has at most 16 MiB, which are doubled in hex.
+	// maxGolden is the maximum size of a file. An event has at most 16 MiB, and its hex form is
+	// twice as long.
 	maxGolden = 40 << 20
 )
 
@@ -68,7 +69,7 @@ func readGolden(dir string) (map[string]encoded, error) {
 	return files, nil
 }
 
-// freeGolden returns the path for a new sample with a manifest.
+// freeGolden returns an unused path for a new sample with a manifest.
 func freeGolden(dir string, files map[string]encoded, manifest string) string {
 	base := filepath.Join(dir, url.PathEscape(manifest))
 	path := base + storedSuffix
@@ -114,7 +115,7 @@ func (e encoded) String() string {
 	return b.String()
 }
 
-// generic decodes msgpack without the Go type.
+// generic decodes a msgpack payload without its Go type. It returns false for other payloads.
 func (e encoded) generic() (any, bool) {
 	if strings.Contains(e.manifest, "+") || codec.Check(e.payload) != nil {
 		return nil, false

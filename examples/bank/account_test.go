@@ -108,10 +108,10 @@ func TestRefusals(t *testing.T) {
 	refused(t, b, "alice", ErrNoRate, Lookup{In: money.USD})
 	refused(t, b, "gone", ErrClosed, Open{Currency: money.USD, Owner: "owner of gone"})
 	if after := names(t, b, "alice"); after != before {
-		t.Errorf("after refusals alice has the events %s, want %s", after, before)
+		t.Errorf("after refusals the account alice has the events %s, want %s", after, before)
 	}
 	if got := names(t, b, "nobody"); got != "" {
-		t.Errorf("after refusals nobody has the events %s, want none", got)
+		t.Errorf("after refusals the account nobody has the events %s, want none", got)
 	}
 	audited(t, b)
 }
@@ -133,7 +133,7 @@ func TestRefusalsOfRates(t *testing.T) {
 	stopBank(t, stale)
 }
 
-// The event holds all data that a replay without rates and the audit need.
+// The event contains all data that the audit needs, and that a replay without rates needs.
 func TestConversionIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -221,7 +221,7 @@ func TestRequests(t *testing.T) {
 			{Transfer{Request: "t", Amount: usd("5"), To: "bob"}, Receipt{Balance: usd("94"), Transfer: 1, Repeated: true}},
 		} {
 			if got := do(t, b, "alice", c.command); got != c.want {
-				t.Errorf("%+v: %+v, want %+v", c.command, got, c.want)
+				t.Errorf("repeated %+v: got %+v, want %+v", c.command, got, c.want)
 			}
 		}
 		refused(t, b, "alice", requests.ErrReused, Deposit{Request: "d", Amount: usd("100.01")})
@@ -284,7 +284,7 @@ func TestSnapshotIsComplete(t *testing.T) {
 	open(t, b, "alice TWD", "bob USD", "carol TWD")
 	do(t, b, "alice", Deposit{Amount: twd("1000")})
 	for i := range 90 {
-		to := []string{"bob", "carol", "nobody"}[i%3] // the transfer to bob waits, to carol arrives, to nobody is refunded
+		to := []string{"bob", "carol", "nobody"}[i%3] // a transfer to bob waits, one to carol is credited, one to nobody is refunded
 		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
 	}
 	await(t, b, "alice", "30 pending transfers", func(v View) bool { return len(v.Pending) == 30 })

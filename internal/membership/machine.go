@@ -21,12 +21,13 @@ type Config struct {
 	Self identity.Node
 	// Roles are the roles of the node.
 	Roles []string
-	// Version is the version of the application. With VersionPending, the version follows as
-	// SetVersion and joining waits for it.
+	// Version is the version of the application. With VersionPending, the node waits for the input
+	// SetVersion, which sets the version, before it joins.
 	Version        identity.Version
 	VersionPending bool
-	// Check are the settings that must be the same on all nodes. They are sent to any node that
-	// tries to join, so they must not contain secrets.
+	// Check are the settings that must be the same on all nodes. An optional setting is compared
+	// only if both nodes have it. The settings are sent to any node that tries to join, so they
+	// must not contain secrets.
 	Check []Setting
 	// Settings tune the protocol.
 	Settings Settings
@@ -43,8 +44,8 @@ type phase uint8
 
 const (
 	idle        phase = iota // not joining
-	askingSeeds              // asking seeds whether the node could join
-	joining                  // asking one node to join
+	askingSeeds              // querying seeds whether the node could join
+	joining                  // requesting to join through one node
 	member                   // is a member
 	stopped
 )
@@ -72,14 +73,14 @@ type Machine struct {
 	sweep     time.Duration                   // when old entries of welcomed are removed
 	away      time.Duration                   // when a rejected join request may be logged again
 	names     []contested
-	lone      bool // the node has founded a cluster and accepted no other node: another node with its name may end it
+	lone      bool // the node has founded a cluster and accepted no other node; it ends if another node with its name replies
 	link      link
 	doubts    livenessCheck
 	undecided undecided
 	watch     watch
-	attempts  int // of this leader in sequence without convergence
+	attempts  int // leader actions in sequence without convergence, while this node is the leader
 
-	exiting         bool                        // the shell hands over singletons and shards
+	exiting         bool                        // the caller hands over singletons and shards
 	exited          bool                        // the hand-over is done
 	wasUp           bool                        // BecameUp was reported
 	downTicks       int                         // ticks since the node is Down
@@ -162,7 +163,7 @@ func checkSettings(settings []Setting) ([]Setting, error) {
 	return settings, nil
 }
 
-// Step handles an input at a time. Time must not decrease.
+// Step handles one input that arrives at the time now. Time must not decrease.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.begin(now)
 	if m.phase != stopped {
@@ -239,8 +240,9 @@ func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + af
 
 func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
 
-// begin starts a step. A node that was paused may have been downed during the pause, so pending
-// inputs are not evidence of its membership.
+// begin starts a step. If the step is late because the process was paused, begin disconnects the
+// node. The node may have been downed during the pause, so pending inputs are not evidence of its
+// membership.
 func (m *Machine) begin(now time.Duration) {
 	m.out = Effects{}
 	late := max(m.now, now) - m.Next()
@@ -253,7 +255,7 @@ func (m *Machine) begin(now time.Duration) {
 	}
 }
 
-// send sends a message unless the destination is quarantined.
+// send sends a message. A quarantined destination receives only Quarantined messages.
 func (m *Machine) send(to identity.Node, msg Message) {
 	m.sendData(to, KindOf(msg), AppendMessage(nil, msg))
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// enough is the share of the identifiers and strings of a mutant that must be equal.
+	// enough is the minimum share of the identifiers and strings of a mutant that must be equal in
+	// the source code.
 	enough = 0.3
-	// sameFile is added to the score for each piece in the file of the first one.
+	// sameFile is added to the score for each further piece that matches in the file of the first
+	// piece.
 	sameFile = 0.1
 	// maxCombined limits the number of combinations of matches that are compared.
 	maxCombined = 1_000_000
@@ -74,8 +76,8 @@ func (p piece) matchAt(f *file, at int) (match, bool) {
 	return m, true
 }
 
-// add lets an identifier stand for a name. It returns false if the identifier already stands for
-// another name.
+// add records that an identifier stands for a name. It returns false if the identifier already
+// stands for another name.
 func (n names) add(x lexeme, name string) bool {
 	key := identifier{name: x.text, selected: x.selected}
 	if known, ok := n[key]; ok {
@@ -85,7 +87,8 @@ func (n names) add(x lexeme, name string) bool {
 	return true
 }
 
-// join returns the union of both maps, and false if an identifier stands for different names.
+// join returns the union of both maps. It returns false if an identifier stands for different names
+// in them.
 func (n names) join(other names) (names, bool) {
 	union := maps.Clone(n)
 	for key, name := range other {

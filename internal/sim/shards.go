@@ -40,7 +40,7 @@ type sharding struct {
 	commands       []command // by number, from 1
 	last           map[sender]uint64
 	storeCallCount uint64        // number of store calls
-	activeAt       time.Duration // since when a coordinator is active; 0 if none is
+	activeAt       time.Duration // time at which a coordinator became active, 0 if none is active
 	misconfigured  string        // name of the node whose next process has a different setting
 	closing        bool          // clients send no more commands
 }
@@ -205,8 +205,8 @@ type ShardsPlan struct {
 	// ReplicatedMemory selects replicated data as the store of remembered entities instead of a
 	// journal.
 	ReplicatedMemory bool
-	// Calm excludes faults: nodes join and leave, and shards move, but no message may be lost or
-	// refused.
+	// Calm excludes faults: nodes join and leave, and shards move, but no command may be lost. A
+	// command may be refused only if gaveUp permits it.
 	Calm bool
 }
 
@@ -247,7 +247,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 
 // String returns the special properties of the plan.
 func (p ShardsPlan) String() string {
-	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated %t, remembered %t, replicated %t, calm %t",
+	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated coordinator state %t, remember entities %t, replicated memory %t, calm %t",
 		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm)
 }
 
@@ -278,7 +278,8 @@ func (d *sharding) drain(s *shardNode) {
 	s.after(maxLeaving+d.between(time.Second, 20*time.Second), s.restart)
 }
 
-// canSpare reports whether no operator acts and two other nodes can take the shards of a node.
+// canSpare reports whether at least two other nodes can take the shards of a node. It returns false
+// while a node is drained, and after the fault phase.
 func (d *sharding) canSpare(s *shardNode) bool {
 	living := d.living()
 	others := filter(living, func(other *shardNode) bool { return other != s && other.hosts() })
@@ -294,8 +295,9 @@ func (s *shardNode) undrain() {
 	s.step(shardcore.Undrain{})
 }
 
-// undrainedHosts checks that a node gets shards again after a canceled drain if there are enough
-// shards. It returns a description of a node without shards, or "".
+// undrainedHosts checks that a node gets shards again after a canceled drain. It requires this only
+// if there are more shards than hosting nodes. It returns a description of a node without shards,
+// or "".
 func (d *sharding) undrainedHosts() string {
 	hosts := filter(d.living(), (*shardNode).hosts)
 	for _, s := range hosts {
@@ -306,12 +308,13 @@ func (d *sharding) undrainedHosts() string {
 	return ""
 }
 
-// hosts reports whether a node accepts shards, by its own state.
+// hosts reports whether a node accepts shards. It reads only the state of the node itself.
 func (s *shardNode) hosts() bool {
 	return !s.proxy && s.wrongSetting == "" && !s.m.Drained() && s.active() && s.h.up()
 }
 
-// restart ends the process of the node, which is then restarted.
+// restart ends the process of the node: a member leaves the cluster, a node that is not a member is
+// killed. The simulation then starts a new process.
 func (s *shardNode) restart() {
 	switch {
 	case !s.h.alive():
@@ -325,11 +328,12 @@ func (s *shardNode) restart() {
 	}
 }
 
-// delayWaysTo delays the links to a node that is about to leave, so that messages in flight arrive
-// late. It does not delay the link from the coordinator. It returns the time until the node leaves.
+// delayWaysTo delays random links to a node that is about to leave, so that messages in flight
+// arrive late. It does so only in calm plans, and never delays the link from the coordinator. It
+// returns the time until the node leaves.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	coord, known := s.m.Coordinator()
-	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // the coordinator of the leaving node would wait for the store
+	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // a coordinator on the leaving node would wait for its store
 		return 0
 	}
 	name, by := s.h.p.Node().Name, d.between(100*time.Millisecond, 700*time.Millisecond)
@@ -360,9 +364,10 @@ func (s *shardNode) asks(k coordinator.Kind) {
 	}
 }
 
-// gaveUp reports whether a command may be refused in a calm plan. Its node must be leaving without
-// the home of the shard, and could not request the home for giveUpAfter because no coordinator was
-// active long enough. The region may stop in the step that refuses its last commands.
+// gaveUp reports whether a command may be refused in a calm plan. The region must be leaving and
+// lack the home of the shard. Its requests must have been unanswered for giveUpAfter, and no
+// coordinator may have been active long enough to reply. The region may stop in the step that
+// refuses its last commands.
 func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
@@ -372,10 +377,10 @@ func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer
 }
 
-// enoughToAnswer is the maximum time of a request and its reply in a calm plan.
+// enoughToAnswer is the maximum time between a request and its reply in a calm plan.
 const enoughToAnswer = 2 * time.Second
 
-// answeredSoon checks that the caller of a refused command gets an error.
+// answeredSoon checks that the caller of a refused command gets a reply.
 func (d *sharding) answeredSoon(nr uint64) {
 	d.hit("sharding", "refused as no coordinator answers")
 	d.w.After(enoughToAnswer, func() {
@@ -395,9 +400,9 @@ func storeKind(used, replicated bool) string {
 	return "journal"
 }
 
-// misconfigure restarts a node with other settings than the other nodes. Later it restarts the node
-// with the same settings as the others. There is one such node at a time, and that node does not
-// run the coordinator.
+// misconfigure restarts a node with a setting that differs from the other nodes. Later it restarts
+// the node with the common settings. Only one node has a different setting at a time, and that node
+// does not run the coordinator.
 func (d *sharding) misconfigure(s *shardNode) {
 	wrong := slices.ContainsFunc(d.living(), func(other *shardNode) bool { return other.wrongSetting != "" })
 	if wrong || !s.hosts() && !s.proxy || d.misconfigured != "" || !d.canSpare(s) {
@@ -436,12 +441,13 @@ func (s *shardNode) configure() {
 		region.Remember = !region.Remember
 		settings.Remember = storeKind(region.Remember, false)
 	}
-	d.w.Logf("%v has other %s", s.h.p.Node(), s.wrongSetting)
+	d.w.Logf("%v has a different %s", s.h.p.Node(), s.wrongSetting)
 	s.after(d.between(6*time.Second, 30*time.Second), s.restart)
 }
 
-// otherSettingsAreRefused checks that a node with other settings hosts nothing, is not registered,
-// and learns the reason.
+// otherSettingsAreRefused checks that a node with a different setting hosts no shard and is not
+// registered. If a coordinator has refused the node, the reported settings must differ in exactly
+// this one.
 func otherSettingsAreRefused(s *shardNode) {
 	if s.wrongSetting == "" {
 		return
@@ -459,7 +465,8 @@ func otherSettingsAreRefused(s *shardNode) {
 	}
 }
 
-// onlyOtherSettingsAreRefused checks that no node with the same settings is rejected.
+// onlyOtherSettingsAreRefused checks that a coordinator refuses only nodes with a different
+// setting, and reports exactly this setting.
 func onlyOtherSettingsAreRefused(s *shardNode, n *coordinator.Note) {
 	if n.Kind != coordinator.RegionRefused {
 		return

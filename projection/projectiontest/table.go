@@ -12,9 +12,9 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// Table is a projection.TxStore in memory for tests: a read model that counts by key, and
-// positions. It keeps its contents when a projection stops, so tests can simulate crashes. The zero
-// value is ready to use.
+// Table is a projection.TxStore in memory for tests. It contains positions, and a read model with a
+// count for each key. It keeps its contents when a projection stops, so tests can simulate crashes.
+// The zero value is ready to use.
 type Table struct {
 	// Fault is called at each step. An error ends the call of the Table. Several goroutines may call
 	// Fault concurrently. Nil means no fault.
@@ -28,8 +28,8 @@ type Table struct {
 // Step is a point at which a call to a Table can fail.
 type Step string
 
-// The steps at which a Table can fail. A step whose name begins with "after" is executed, and only
-// its result is lost.
+// The steps at which a Table can fail. If a step whose name begins with "after" fails, the
+// operation was executed and only its result is lost.
 const (
 	BeforeLoad   Step = "before load"
 	BeforeSave   Step = "before save"
@@ -133,7 +133,7 @@ func (t *Table) apply(ctx context.Context, m projection.Move, f func(ctx context
 	return nil
 }
 
-// expect reports whether a move would succeed.
+// expect returns the error that a move would cause in Save.
 func (t *Table) expect(ctx context.Context, m projection.Move) error {
 	stored, err := t.positions.Load(ctx, m.Projection)
 	if err != nil {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bench contains the benchmarks of "refold bench" and the demonstration of "refold demo".
-// Nodes run in worker processes, which execute orders of the parent process. Each benchmark
-// measures a figure and its limit without Refold alternately in one run, and prints their ratio
-// with the goal:
+// Nodes run in worker processes, which execute orders of the parent process. Most benchmarks
+// measure two figures alternately in one run: the figure of Refold, and its limit, which is the
+// figure without Refold. They print the ratio of the two with its goal:
 //
 //	limit ── refold ── limit ── refold ── … ── medians ── ratio ── goal met?
 //
@@ -37,7 +37,7 @@ type Result struct {
 	Goal  float64 `json:"goal"`
 	// Better is "higher" or "lower".
 	Better string `json:"better"`
-	// Met is nil if the figure is not valid on this machine.
+	// Met is nil if the row has no verdict, or if the figure is not valid on this machine.
 	Met      *bool  `json:"met"`
 	Settings string `json:"settings"`
 	// Detail is additional text, such as percentiles.
@@ -58,7 +58,7 @@ func (r Result) judge() Result {
 	return r
 }
 
-// atMost returns a result with an upper bound and without a limit.
+// atMost returns a result without a limit figure. The goal is the upper bound of the value.
 func atMost(value float64, unit string, goal float64, settings, detail string) Result {
 	return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: settings, Detail: detail}.judge()
 }
@@ -93,7 +93,8 @@ type Settings struct {
 // Row is one benchmark.
 type Row struct {
 	Group, Name string
-	// Journals are the supported schemes. postgres runs on request, or if private is set.
+	// Journals are the supported schemes. The scheme postgres runs if it is requested or if private
+	// is set.
 	Journals []string
 	run      func(ctx context.Context, b *run) ([]Result, error)
 	// private starts a private server if no journal was requested.
@@ -131,7 +132,8 @@ func Rows() []Row {
 	}
 }
 
-// Select returns the rows with a name, which is the name of a row, the name of a group, or "all".
+// Select returns the rows that a name selects. The name is that of a row, that of a group, or
+// "all".
 func Select(name string) ([]Row, error) {
 	var rows []Row
 	var names []string
@@ -308,7 +310,8 @@ func writeCells(w io.Writer, cells ...any) error {
 	return err
 }
 
-// number formats large figures without decimals and small ones with some.
+// number formats figures of at least 1,000 without decimals, and smaller ones with three
+// significant digits.
 func number(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%.0f", x)
