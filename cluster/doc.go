@@ -29,8 +29,9 @@
 //
 // # Failures
 //
-// A node that does not receive its own heartbeats through the network is disconnected. It suspects
-// no other node, and its membership is kept. After [Settings.SuspendAfter] the node is suspended,
+// A node that does not receive its own heartbeats through the network is disconnected: it lost the
+// connection to the broker, or its process was paused. It suspects no other node and keeps its
+// membership. After [Settings.SuspendAfter] the node is suspended,
 // because other nodes may take over: its singletons are stopped and [Proxy.Ask] fails with
 // [ErrDisconnected]. The node resumes when other members have confirmed its membership. An outage
 // of the message broker for a minute therefore changes no membership. If no member can confirm the

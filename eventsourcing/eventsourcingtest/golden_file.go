@@ -52,8 +52,12 @@ func readGolden(dir string) (map[string]encoded, error) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if info, err := e.Info(); err != nil || info.Size() > maxGolden {
-			return nil, fmt.Errorf("%s is not a sample: it has more than %d bytes, or: %w", path, maxGolden, err)
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		if info.Size() > maxGolden {
+			return nil, fmt.Errorf("%s is not a sample: it has %d bytes, at most %d are allowed", path, info.Size(), maxGolden)
 		}
 		data, err := os.ReadFile(path) //nolint:gosec // the test names it
 		if err != nil {
@@ -61,8 +65,11 @@ func readGolden(dir string) (map[string]encoded, error) {
 		}
 		manifest, text, _ := strings.Cut(string(data), "\n")
 		payload, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
-		if err != nil || manifest == "" {
-			return nil, fmt.Errorf("%s is not a sample: want a manifest on a line and a payload in hex: %w", path, err)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a sample: the payload after the first line is not hexadecimal: %w", path, err)
+		}
+		if manifest == "" {
+			return nil, fmt.Errorf("%s is not a sample: the first line, the manifest, is empty", path)
 		}
 		files[path] = encoded{strings.TrimSpace(manifest), payload}
 	}
