@@ -15,13 +15,144 @@ import (
 
 func operatorChecks() []check {
 	return []check{
-		{"OperatorNamed", "a request reaches the node with the name and carries the name of the operator; the operator receives the answer", operatorNamed},
-		{"OperatorAny", "a request to any node reaches one that answers operators", operatorAny},
-		{"OperatorNobody", "without a node the error matches ErrNoNode", operatorNobody},
-		{"OperatorErrors", "the error of a node reaches the operator", operatorErrors},
-		{"OperatorBounds", "sizes, running and queued requests are limited", operatorBounds},
-		{"OperatorContext", "a request ends with its context", operatorContext},
-		{"OperatorClose", "Close ends the context of a handler and waits for it", operatorClose},
+		{"OperatorNamed", "a request reaches the node with the name and carries the name of the operator; the operator receives the answer", func(f *fixture) {
+			f.serve("a.example:1", echo("a"))
+			f.serve("b", echo("b"))
+			ops, dev := f.operator("ops.example"), f.operator("dev")
+			for range 3 {
+				for _, test := range []struct {
+					asker    transport.AdminClient
+					to, want string
+				}{
+					{ops, "a.example:1", "a to ops.example: x"},
+					{ops, "b", "b to ops.example: x"},
+					{dev, "a.example:1", "a to dev: x"},
+				} {
+					if got, err := test.asker.Ask(f.ctx, test.to, []byte("x")); string(got) != test.want || err != nil {
+						f.Errorf("Ask %s = %q, %v, want %q", test.to, got, err, test.want)
+					}
+				}
+			}
+		}},
+		{"OperatorAny", "a request to any node reaches one that answers operators", func(f *fixture) {
+			f.open("deaf", transport.Config{})
+			f.serve("zoe", echo("zoe"))
+			ops := f.operator("ops")
+			for range 3 {
+				if got, err := ops.Ask(f.ctx, "", nil); string(got) != "zoe to ops: " || err != nil {
+					f.Errorf("Ask any = %q, %v", got, err)
+				}
+			}
+		}},
+		{"OperatorNobody", "without a node the error matches ErrNoNode", func(f *fixture) {
+			ops := f.operator("ops")
+			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "", nil))
+			f.serve("a", echo("a"))
+			f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, "nobody", nil))
+		}},
+		{"OperatorErrors", "the error of a node reaches the operator", func(f *fixture) {
+			a := f.serve("a", func(context.Context, string, []byte) []byte { panic("no") })
+			ops := f.operator("ops")
+			f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, "a", nil))
+			f.check("HandleAdmin", a.HandleAdmin(nil))
+			f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, "a", nil))
+			f.check("HandleAdmin", a.HandleAdmin(echo("a")))
+			if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
+				f.Errorf("Ask = %q, %v", got, err)
+			}
+		}},
+		{"OperatorBounds", "sizes, running and queued requests are limited", func(f *fixture) {
+			const most, run, wait = 1 << 20, 4, 64
+			sizes := f.serve("sizes", func(_ context.Context, _ string, request []byte) []byte {
+				return make([]byte, most+len(request)-transport.MaxAdminRequest+1)
+			})
+			ops := f.operator("ops")
+			request := make([]byte, transport.MaxAdminRequest+1)
+			f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, "sizes", request))
+			if _, err := ops.Ask(f.ctx, "sizes", request[2:]); err != nil {
+				f.Errorf("an answer of %d bytes: %v", most, err)
+			}
+			f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "sizes", request[1:]))
+			if n := sizes.Stats().AdminRequests; n < 2 {
+				f.Errorf("%d requests were counted", n)
+			}
+
+			release := make(chan struct{})
+			var running mailbox[int]
+			b := f.serve("b", func(ctx context.Context, _ string, _ []byte) []byte {
+				running.put(1)
+				block(ctx, release)
+				return []byte("done")
+			})
+			var wg sync.WaitGroup
+			for range run + wait {
+				wg.Go(func() {
+					if got, err := ops.Ask(f.ctx, "b", nil); string(got) != "done" || err != nil {
+						f.Errorf("Ask = %q, %v", got, err)
+					}
+				})
+			}
+			f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
+			running.wait(f, run)
+			wg.Go(func() {
+				f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, "b", nil))
+			})
+			f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
+			if n := running.len(); n != run {
+				f.Errorf("%d requests ran at a time, want %d", n, run)
+			}
+			if n := b.Stats().AdminRefused; n != 1 {
+				f.Errorf("%d requests were counted as refused, want 1", n)
+			}
+			close(release)
+			wg.Wait()
+		}},
+		{"OperatorContext", "a request ends with its context", func(f *fixture) {
+			entered := make(chan struct{})
+			f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+				close(entered)
+				<-ctx.Done()
+				return nil
+			})
+			ops := f.operator("ops")
+			f.endsWithContext("Ask", entered, func(ctx context.Context) error {
+				_, err := ops.Ask(ctx, "a", nil)
+				return err
+			})
+		}},
+		{"OperatorClose", "Close ends the context of a handler and waits for it", func(f *fixture) {
+			entered, returned := make(chan struct{}), make(chan struct{})
+			a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+				close(entered)
+				block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
+				close(returned)
+				return nil
+			})
+			ops := f.operator("ops")
+			ctx, cancel := context.WithCancel(f.ctx)
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer cancel()
+			wg.Go(func() { _, _ = ops.Ask(ctx, "a", nil) })
+			<-entered
+			f.check("Close", a.Close())
+			select {
+			case <-returned:
+			default:
+				f.Error("Close returned before the handler")
+			}
+			patience := 100 * time.Millisecond
+			f.until("no node answers", func() bool {
+				ctx, cancel := context.WithTimeout(f.ctx, patience) // requests to the closing node are lost
+				defer cancel()
+				patience *= 2
+				got, err := ops.Ask(ctx, "a", nil)
+				if err == nil {
+					f.Fatalf("after Close the node answered %q", got)
+				}
+				return errors.Is(err, transport.ErrNoNode)
+			})
+		}},
 	}
 }
 
@@ -37,149 +168,4 @@ func echo(name string) transport.AdminHandler {
 	return func(_ context.Context, operator string, request []byte) []byte {
 		return fmt.Appendf(nil, "%s to %s: %s", name, operator, request)
 	}
-}
-
-func operatorNamed(f *fixture) {
-	f.serve("a.example:1", echo("a"))
-	f.serve("b", echo("b"))
-	ops, dev := f.operator("ops.example"), f.operator("dev")
-	for range 3 {
-		for _, test := range []struct {
-			asker    transport.AdminClient
-			to, want string
-		}{
-			{ops, "a.example:1", "a to ops.example: x"},
-			{ops, "b", "b to ops.example: x"},
-			{dev, "a.example:1", "a to dev: x"},
-		} {
-			if got, err := test.asker.Ask(f.ctx, test.to, []byte("x")); string(got) != test.want || err != nil {
-				f.Errorf("Ask %s = %q, %v, want %q", test.to, got, err, test.want)
-			}
-		}
-	}
-}
-
-func operatorAny(f *fixture) {
-	f.open("deaf", transport.Config{})
-	f.serve("zoe", echo("zoe"))
-	ops := f.operator("ops")
-	for range 3 {
-		if got, err := ops.Ask(f.ctx, "", nil); string(got) != "zoe to ops: " || err != nil {
-			f.Errorf("Ask any = %q, %v", got, err)
-		}
-	}
-}
-
-func operatorNobody(f *fixture) {
-	ops := f.operator("ops")
-	f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "", nil))
-	f.serve("a", echo("a"))
-	f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, "nobody", nil))
-}
-
-func operatorErrors(f *fixture) {
-	a := f.serve("a", func(context.Context, string, []byte) []byte { panic("no") })
-	ops := f.operator("ops")
-	f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, "a", nil))
-	f.check("HandleAdmin", a.HandleAdmin(nil))
-	f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, "a", nil))
-	f.check("HandleAdmin", a.HandleAdmin(echo("a")))
-	if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
-		f.Errorf("Ask = %q, %v", got, err)
-	}
-}
-
-func operatorBounds(f *fixture) {
-	const most, run, wait = 1 << 20, 4, 64
-	sizes := f.serve("sizes", func(_ context.Context, _ string, request []byte) []byte {
-		return make([]byte, most+len(request)-transport.MaxAdminRequest+1)
-	})
-	ops := f.operator("ops")
-	request := make([]byte, transport.MaxAdminRequest+1)
-	f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, "sizes", request))
-	if _, err := ops.Ask(f.ctx, "sizes", request[2:]); err != nil {
-		f.Errorf("an answer of %d bytes: %v", most, err)
-	}
-	f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "sizes", request[1:]))
-	if n := sizes.Stats().AdminRequests; n < 2 {
-		f.Errorf("%d requests were counted", n)
-	}
-
-	release := make(chan struct{})
-	var running mailbox[int]
-	b := f.serve("b", func(ctx context.Context, _ string, _ []byte) []byte {
-		running.put(1)
-		block(ctx, release)
-		return []byte("done")
-	})
-	var wg sync.WaitGroup
-	for range run + wait {
-		wg.Go(func() {
-			if got, err := ops.Ask(f.ctx, "b", nil); string(got) != "done" || err != nil {
-				f.Errorf("Ask = %q, %v", got, err)
-			}
-		})
-	}
-	f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
-	running.wait(f, run)
-	wg.Go(func() {
-		f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, "b", nil))
-	})
-	f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
-	if n := running.len(); n != run {
-		f.Errorf("%d requests ran at a time, want %d", n, run)
-	}
-	if n := b.Stats().AdminRefused; n != 1 {
-		f.Errorf("%d requests were counted as refused, want 1", n)
-	}
-	close(release)
-	wg.Wait()
-}
-
-func operatorContext(f *fixture) {
-	entered := make(chan struct{})
-	f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
-		close(entered)
-		<-ctx.Done()
-		return nil
-	})
-	ops := f.operator("ops")
-	f.endsWithContext("Ask", entered, func(ctx context.Context) error {
-		_, err := ops.Ask(ctx, "a", nil)
-		return err
-	})
-}
-
-func operatorClose(f *fixture) {
-	entered, returned := make(chan struct{}), make(chan struct{})
-	a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
-		close(entered)
-		block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
-		close(returned)
-		return nil
-	})
-	ops := f.operator("ops")
-	ctx, cancel := context.WithCancel(f.ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { _, _ = ops.Ask(ctx, "a", nil) })
-	<-entered
-	f.check("Close", a.Close())
-	select {
-	case <-returned:
-	default:
-		f.Error("Close returned before the handler")
-	}
-	patience := 100 * time.Millisecond
-	f.until("no node answers", func() bool {
-		ctx, cancel := context.WithTimeout(f.ctx, patience) // requests to the closing node are lost
-		defer cancel()
-		patience *= 2
-		got, err := ops.Ask(ctx, "a", nil)
-		if err == nil {
-			f.Fatalf("after Close the node answered %q", got)
-		}
-		return errors.Is(err, transport.ErrNoNode)
-	})
 }

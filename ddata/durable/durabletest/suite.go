@@ -16,6 +16,7 @@ package durabletest
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,32 +81,4 @@ func (c check) on(tb testing.TB, cfg Config) {
 	c.run(&fixture{TB: tb, cfg: cfg, ctx: ctx, o: cfg.Open(tb)})
 }
 
-func checks() []check {
-	return []check{
-		{name: "Empty", rule: "a store that was never opened is empty", run: empty},
-		{name: "Order", rule: "all records are loaded, once, in the bytewise order of their keys", run: order},
-		{name: "Replace", rule: "a later record of a key replaces the previous one", run: replace},
-		{name: "LastOfKey", rule: "the last of several records of a key in a call is stored", run: lastOfKey},
-		{name: "Delete", rule: "a record without data deletes the key, whether or not it exists", run: deleteRecord},
-		{name: "Keys", rule: "keys may contain any bytes and stay distinct", run: keys},
-		{name: "Data", rule: "data is loaded as it was written, up to MaxData", run: data},
-		{name: "Invalid", rule: "a call with an invalid record stores nothing", run: invalid},
-		{name: "InvalidID", rule: "an invalid ID is rejected", run: invalidID},
-		{name: "NotKept", rule: "the store and its caller do not share slices", run: notKept},
-		{name: "Persist", rule: "a store that is opened again contains all stored records", run: persist},
-		{name: "Apart", rule: "each ID has its own store", run: apart},
-		{name: "InUse", rule: "an open store cannot be opened again until it is closed", run: inUse},
-		{name: "Stop", rule: "a loop over Load can be left and started again", run: stop},
-		{name: "View", rule: "Load yields the records as of the start of the loop", run: view},
-		{name: "Concurrent", rule: "concurrent calls do not affect each other", run: concurrent},
-		{name: "CloseWaits", rule: "records that Write acknowledges during Close are stored", run: closeWaits},
-		{name: "Cancelled", rule: "a call whose context has ended fails, and stores nothing", run: cancelled},
-		{name: "Closed", rule: "calls after Close return ErrClosed", run: closed},
-		{name: "Crash", rule: "after a crash, acknowledged records are on disk and replaced records do not return", needs: func(c Config) bool { return c.Crash != nil }, run: crash},
-		{name: "Shrink", rule: "the space of replaced and deleted records is reclaimed", needs: func(c Config) bool { return c.Size != nil }, run: shrink},
-		{name: "Damaged", rule: "a damaged record is reported with its location, not skipped", needs: func(c Config) bool { return c.Damage != nil }, run: damaged},
-		{name: "Format", rule: "a store of another format is rejected and not changed", needs: func(c Config) bool { return c.Alter != nil }, run: format},
-		{name: "Foreign", rule: "other data is rejected and not changed", needs: func(c Config) bool { return c.Replace != nil }, run: foreign},
-		{name: "Fail", rule: "a failed write returns an error, and the store stays usable", needs: func(c Config) bool { return c.Fail != nil }, run: fail},
-	}
-}
+func checks() []check { return slices.Concat(recordChecks(), lifecycleChecks(), diskChecks()) }
