@@ -256,12 +256,11 @@ func (n *Node) about(ctx context.Context, member identity.Node, f func()) error 
 	return n.try(ctx, func() error {
 		s := n.events.current()
 		_, known := s.Member(member)
-		switch {
-		case member.UID == 0:
+		if member.UID == 0 {
 			if _, known = s.Named(member.Name); !known {
 				return fmt.Errorf("%w: %s", ErrNotMember, member.Name)
 			}
-		case !known:
+		} else if !known {
 			return fmt.Errorf("%w: %v", ErrNotMember, member)
 		}
 		f()

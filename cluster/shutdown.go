@@ -144,11 +144,9 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 func (n *Node) runHook(ctx context.Context, p Phase, h *hook) {
 	err := panics.Catch(func() error { return h.f(ctx) })
 	attrs := []slog.Attr{slog.String("phase", p.String()), slog.String("function", h.name), slog.Any("error", err)}
-	var panicked *panics.Error
-	switch {
-	case errors.As(err, &panicked):
+	if panicked, ok := errors.AsType[*panics.Error](err); ok {
 		n.out.Log(slog.LevelError, "shutdown: function panicked", append(attrs, slog.String("stack", string(panicked.Stack)))...)
-	case err != nil:
+	} else if err != nil {
 		n.out.Log(slog.LevelWarn, "shutdown: function failed", attrs...)
 	}
 }

@@ -123,10 +123,9 @@ func (c *Config) validate(node *cluster.Node) fielderror.Errors {
 			errs.Addf("Config.Roles", "has %q, which is not a role of this node", role)
 		}
 	}
-	switch {
-	case len(c.Durable) > 0 && c.Opener == nil:
+	if len(c.Durable) > 0 && c.Opener == nil {
 		errs.Addf("Config.Opener", "is missing: Config.Durable requires it")
-	case len(c.Durable) == 0 && c.Opener != nil:
+	} else if len(c.Durable) == 0 && c.Opener != nil {
 		errs.Addf("Config.Opener", "is set, but Config.Durable is empty")
 	}
 	fielderror.NotNegative(&errs, "Config.WriteBehind", c.WriteBehind)

@@ -119,10 +119,9 @@ func (d *durableWriter) writeAll() error {
 			}
 		}
 		d.mu.Unlock()
-		switch {
-		case d.writeBehind == 0:
+		if d.writeBehind == 0 {
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
-		case err != nil:
+		} else if err != nil {
 			d.log.ErrorContext(d.base, "write of durable keys failed, retrying", slog.Int("keys", len(w.Records)), slog.Any("error", err))
 			d.ready.Set() // try again after the next interval
 			return err

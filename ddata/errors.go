@@ -169,16 +169,14 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	}[reply.Outcome]
 	switch reply.Outcome {
 	case replication.TimedOut:
-		switch {
-		case errors.Is(e.Cause, replication.ErrType):
+		if errors.Is(e.Cause, replication.ErrType) {
 			e.Cause = replication.Errorf(ErrType, "%w: the replicas hold another type", e.Cause)
-		case errors.Is(e.Cause, replication.ErrFull):
+		} else if errors.Is(e.Cause, replication.ErrFull) {
 			e.Cause = replication.Errorf(ErrFull, "%w", e.Cause)
 		}
-		switch {
-		case e.Cause == nil:
+		if e.Cause == nil {
 			e.Cause = context.DeadlineExceeded
-		case len(e.Silent) > 0:
+		} else if len(e.Silent) > 0 {
 			e.Cause = fmt.Errorf("%w: %w", e.Cause, context.DeadlineExceeded)
 		}
 	case replication.Stopped:

@@ -225,8 +225,7 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 	if len(positions) > p.cfg.Workers {
 		p.cfg.Logger.InfoContext(ctx, "projection: more ranges of slices are stored than workers are configured", slog.String("projection", p.cfg.Name), slog.Int("ranges", len(positions)))
 	}
-	switch {
-	case mustClear(stored):
+	if mustClear(stored) {
 		if !p.d.clears {
 			return nil, ErrNoClear
 		}
@@ -236,7 +235,7 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 		if err = p.d.clear(ctx, &p.gate, Move{Projection: p.cfg.Name, From: stored, To: positions}); err != nil {
 			return nil, fmt.Errorf("clear the read model: %w", err)
 		}
-	case len(positions) > len(stored):
+	} else if len(positions) > len(stored) {
 		if err = p.d.store.Save(ctx, Move{Projection: p.cfg.Name, From: stored, To: positions}); err != nil {
 			return nil, err
 		}
@@ -275,10 +274,9 @@ func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.workers, p.nextTry = workers, time.Time{}
-	switch {
-	case workers != nil:
+	if workers != nil {
 		p.idleSince, p.err, p.failures = time.Time{}, nil, 0
-	case p.idleSince.IsZero():
+	} else if p.idleSince.IsZero() {
 		p.idleSince = time.Now()
 	}
 }

@@ -363,8 +363,7 @@ func (s *shell) logOutage() {
 	silence := s.machine.Silence()
 	long := silence >= outageAfter*s.opts.Tuning.RetryInterval
 	by, refused := s.machine.Refused()
-	switch {
-	case long && !s.outageLogged:
+	if long && !s.outageLogged {
 		s.outageLogged = true
 		var asked []string
 		for _, n := range s.machine.Candidates() {
@@ -372,7 +371,7 @@ func (s *shell) logOutage() {
 		}
 		s.log.LogAttrs(s.ctx, slog.LevelWarn, "no coordinator replies: commands for shards without a known home wait", slog.String("role", s.opts.Role),
 			slog.Any("asked", asked), slog.Duration("silent", silence.Round(time.Millisecond)), slog.Int("waiting", s.machine.Waiting()))
-	case !long && s.outageLogged && (s.machine.Registered() || refused != nil):
+	} else if !long && s.outageLogged && (s.machine.Registered() || refused != nil) {
 		s.outageLogged = false
 		s.log.LogAttrs(s.ctx, slog.LevelInfo, "coordinator replies again", slog.String("role", s.opts.Role), slog.String("coordinator", by.String()))
 	}

@@ -192,10 +192,9 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 			}{c.Of, c.ID, found.Shard, home, found.Running})
 		}
 		where := "which is not allocated: it is unused so far, or it is moving"
-		switch {
-		case home != "" && found.Running:
+		if home != "" && found.Running {
 			where = "on " + home + ", running"
-		case home != "":
+		} else if home != "" {
 			where = "on " + home + ", not running"
 		}
 		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", console.Printable(c.Of), console.Printable(c.ID), found.Shard, where)

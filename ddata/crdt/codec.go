@@ -193,8 +193,7 @@ func (d *decoder) shape(depth int) shape {
 			return s
 		}
 	}
-	switch {
-	case s.kind == kindCustom:
+	if s.kind == kindCustom {
 		name := string(d.Text(maxName, "type name"))
 		if d.Err() != nil {
 			return s
@@ -202,7 +201,7 @@ func (d *decoder) shape(depth int) shape {
 		if s.custom = d.types.named(name); s.custom == nil {
 			d.SetErr(fmt.Errorf("%w: %.80q", ErrUndefined, name))
 		}
-	case s.kind.isMap():
+	} else if s.kind.isMap() {
 		of := d.shape(depth - 1)
 		s.of = &of
 		if d.Err() == nil && !s.fits() {
@@ -336,10 +335,9 @@ func (e *encoder) shape(s shape) {
 	if s.kind.hasElements() {
 		e.dst = append(e.dst, byte(s.elem))
 	}
-	switch {
-	case s.kind == kindCustom:
+	if s.kind == kindCustom {
 		e.text(s.custom.name)
-	case s.of != nil:
+	} else if s.of != nil {
 		e.shape(*s.of)
 	}
 }

@@ -153,10 +153,9 @@ func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 	keys := &orset{elem: m.keys.elem, vv: m.keys.vv.max(o.keys.vv), items: m.keys.items}
 	for _, key := range touched {
 		added, kept, same := mergeElement(m.keys.items.find(key), m.keys.vv, o.keys.items.find(key), o.keys.vv)
-		switch {
-		case kept && !same:
+		if kept && !same {
 			keys.items = keys.items.set(key, added)
-		case !kept:
+		} else if !kept {
 			keys.items = keys.items.delete(key)
 		}
 		v, some, asBefore, err := m.mergeValue(kept, m.vals.find(key), o.vals.find(key))

@@ -175,10 +175,9 @@ func (k *Kit[S, E]) checkCommand(command any) {
 func (k *Kit[S, E]) checkRoundTrip(kind string, registry *codec.Registry, value any, manifest string, payload []byte) {
 	k.t.Helper()
 	decoded, err := registry.DecodeAppend(nil, manifest, payload)
-	switch {
-	case err != nil:
+	if err != nil {
 		k.t.Errorf("decode %s %T: %v", kind, value, err)
-	case len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) && !equal(decoded[0], value):
+	} else if len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) && !equal(decoded[0], value) {
 		k.t.Errorf("%s %T%+v is decoded as %+v", kind, value, value, decoded[0])
 	}
 }

@@ -90,10 +90,9 @@ func (o *Outcome[E, R]) StoresNothing() *Outcome[E, R] {
 // Answers reports an error unless the command was answered with this value.
 func (o *Outcome[E, R]) Answers(want R) *Outcome[E, R] {
 	o.t.Helper()
-	switch {
-	case o.Err != nil:
+	if o.Err != nil {
 		o.t.Errorf("%s fails: %v\nwant the answer %+v", o, o.Err, want)
-	case !equal(o.Value, want):
+	} else if !equal(o.Value, want) {
 		o.t.Errorf("%s is answered %+v, want %+v", o, o.Value, want)
 	}
 	return o
@@ -112,10 +111,9 @@ func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
 // Refusal, and stored nothing.
 func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
 	o.t.Helper()
-	switch {
-	case o.Err == nil:
+	if o.Err == nil {
 		o.t.Errorf("%s is answered %+v, want the error %q", o, o.Value, target)
-	case !errors.Is(o.Err, target):
+	} else if !errors.Is(o.Err, target) {
 		o.t.Errorf("%s fails: %v\nwant the error %q", o, o.Err, target)
 	}
 	return o.Stores()

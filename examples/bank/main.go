@@ -84,10 +84,9 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var flags commandLine
 	exited, help := -1, stdout
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		args, help = []string{"--help"}, stderr
-	case args[0] == "help":
+	} else if args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	parser, err := kong.New(&flags,

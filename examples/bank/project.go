@@ -84,10 +84,9 @@ func (c *projectCmd) Run(app *app) (err error) {
 // projection has seen the end, the number of remaining events is unknown.
 func reached(s projection.Status) string {
 	lag := "up to date"
-	switch {
-	case s.Lag > 0:
+	if s.Lag > 0 {
 		lag = fmt.Sprintf("%s late", s.Lag.Round(time.Millisecond))
-	case !s.CaughtUp:
+	} else if !s.CaughtUp {
 		lag = "more events may follow"
 	}
 	return fmt.Sprintf("%s events, %s", thousands(int64(s.Handled)), lag) //nolint:gosec // a count

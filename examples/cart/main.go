@@ -190,10 +190,9 @@ func (s *shop) show(ctx context.Context, node int) {
 		texts = append(texts, fmt.Sprintf("%d %s", i.Quantity, i.Product))
 	}
 	text := strings.Join(texts, ", ")
-	switch {
-	case errors.Is(err, ddata.ErrQuorum):
+	if errors.Is(err, ddata.ErrQuorum) {
 		text = fmt.Sprintf("unknown, because no majority replied (%v)", err)
-	case err != nil:
+	} else if err != nil {
 		text = err.Error()
 	}
 	s.say("shop-%d  the cart: %s\n\n", node, text)

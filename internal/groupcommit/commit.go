@@ -151,11 +151,10 @@ func (w *Writer) take(c *batch) {
 func (w *Writer) claim(c *batch, r *Request) bool {
 	id := r.Write.ID
 	held, busy := w.busy[id]
-	switch {
-	case !busy:
+	if !busy {
 		w.busy[id] = busyID{by: c}
 		c.ids = append(c.ids, id)
-	case held.by != c:
+	} else if held.by != c {
 		held.wait.push(r)
 		w.busy[id] = held
 		return false

@@ -505,10 +505,9 @@ func (c *content) readMembers(r *wire.Reader, old *content) {
 			m.UpNumber = int32(up - 1) //nolint:gosec // at most NeverUp
 		}
 		profile := int(r.Uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
-		switch {
-		case rank(m.Status) == 0 || m.Status == identity.Removed:
+		if rank(m.Status) == 0 || m.Status == identity.Removed {
 			r.Fail("unknown status %d", byte(m.Status))
-		case profile >= len(profiles):
+		} else if profile >= len(profiles) {
 			r.Fail("unknown profile %d", profile)
 		}
 		if r.Err() != nil {

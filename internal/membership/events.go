@@ -103,12 +103,11 @@ func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
 	now := m.cache.bad
 	for was, is := range Pairs(before, now, func(a, b *identity.Node) int { return a.Compare(*b) }) {
-		switch {
-		case is == nil:
+		if is == nil {
 			if o := m.gossip.Member(*was); o != nil && o.Node != m.self {
 				good = append(good, Event{Kind: MemberReachable, Member: o})
 			}
-		case was == nil && *is != m.self:
+		} else if was == nil && *is != m.self {
 			bad = append(bad, Event{Kind: MemberUnreachable, Member: m.gossip.Member(*is)})
 		}
 	}

@@ -322,13 +322,12 @@ func monitored(members []*identity.Member, unreachable bitmap, self identity.Nod
 	}
 	chosen, reachable := make([]identity.Node, 0, 2*count), 0
 	for reachable < count && len(good)+len(bad) > 0 {
-		switch {
-		case len(good) == 0 || len(bad) > 0 && order(bad[0], good[0]) < 0:
+		if len(good) == 0 || len(bad) > 0 && order(bad[0], good[0]) < 0 {
 			if len(chosen) < count {
 				chosen = append(chosen, bad[0].Node)
 			}
 			bad = bad[1:]
-		default:
+		} else {
 			chosen = append(chosen, good[0].Node)
 			good = good[1:]
 			reachable++

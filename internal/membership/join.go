@@ -350,10 +350,9 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 // declining seed as waiting, because that seed may have sent its request before this node ran. The
 // declining seed compares the settings itself.
 func (m *Machine) initJoinNack(from identity.Node) {
-	switch {
-	case m.phase != askingSeeds || !slices.Contains(m.join.seeds, from.Name):
+	if m.phase != askingSeeds || !slices.Contains(m.join.seeds, from.Name) {
 		m.drop(DropUnexpected)
-	case m.join.first:
+	} else if m.join.first {
 		if !m.waits(from) {
 			m.remember(waiting{from, true})
 		}

@@ -158,10 +158,9 @@ func (m *Machine) find(n identity.Node) *identity.Member {
 
 func (m *Machine) down(n identity.Node) {
 	o := m.find(n)
-	switch {
-	case o == nil:
+	if o == nil {
 		m.log(Warn, "cannot down: node is not a member", Attr{"member", n})
-	case o.Status.CanBecome(identity.Down):
+	} else if o.Status.CanBecome(identity.Down) {
 		m.log(Warn, "member is downed", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
 		if m.change(Change{Put: []*identity.Member{withStatus(o, identity.Down)}}) && o.Node != m.self {
 			m.sendState(o.Node) // so that it stops

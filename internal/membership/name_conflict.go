@@ -105,10 +105,9 @@ func (m *Machine) namesakeAsks(from identity.Node) {
 }
 
 func (m *Machine) claimedBy(from identity.Node) {
-	switch {
-	case m.phase == askingSeeds && m.join.first:
+	if m.phase == askingSeeds && m.join.first {
 		m.nameTaken(from)
-	case m.phase == member && m.me().Status != identity.Down && (!m.lone || m.self.UID < from.UID):
+	} else if m.phase == member && m.me().Status != identity.Down && (!m.lone || m.self.UID < from.UID) {
 		m.send(from, Pong{})
 	}
 }
@@ -126,10 +125,9 @@ func (m *Machine) ping(from identity.Node, msg Ping) {
 		m.send(from, Quarantined{})
 		return
 	}
-	switch {
-	case msg.Node == from && from.Name == m.self.Name:
+	if msg.Node == from && from.Name == m.self.Name {
 		m.claimedBy(from)
-	case msg.Node == m.self && (m.phase != member || m.me().Status != identity.Down):
+	} else if msg.Node == m.self && (m.phase != member || m.me().Status != identity.Down) {
 		m.send(from, Pong{})
 	}
 }

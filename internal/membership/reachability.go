@@ -93,10 +93,9 @@ func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool
 		if x == nil || y != nil && y.Version > x.Version {
 			newer = y
 		}
-		switch {
-		case allowed == nil:
+		if allowed == nil {
 			merged = append(merged, *newer)
-		case allowed(newer.Node):
+		} else if allowed(newer.Node) {
 			merged = append(merged, newer.restrict(allowed))
 		}
 	}

@@ -64,12 +64,11 @@ func (p piece) matchAt(f *file, at int) (match, bool) {
 	m := match{file: f, start: f.tokens[at].start, end: f.tokens[at+len(p)-1].end, names: make(names), strings: make(map[string]string)}
 	for i, want := range p {
 		got := f.tokens[at+i]
-		switch {
-		case want.tok == token.STRING:
+		if want.tok == token.STRING {
 			if m.strings[want.text] != want.text {
 				m.strings[want.text] = got.text
 			}
-		case want.free && !m.names.add(want, got.text):
+		} else if want.free && !m.names.add(want, got.text) {
 			return match{}, false
 		}
 	}
@@ -186,10 +185,9 @@ func combine(found [][]match) (best combination, err error) {
 		}
 		if len(c.matches) == len(found) {
 			c.rate()
-			switch {
-			case best.matches == nil || c.rank() > best.rank():
+			if best.matches == nil || c.rank() > best.rank() {
 				best, second = c, nil
-			case c.rank() == best.rank():
+			} else if c.rank() == best.rank() {
 				second = &c
 			}
 			return true

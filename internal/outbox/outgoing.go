@@ -334,10 +334,9 @@ func (o *Outgoing[T]) trim() {
 	}
 	o.holes -= n
 	o.entries = o.entries[n:]
-	switch {
-	case len(o.entries) == 0:
+	if len(o.entries) == 0 {
 		o.entries = nil
-	case o.holes > 32 && o.holes > len(o.entries)/2:
+	} else if o.holes > 32 && o.holes > len(o.entries)/2 {
 		kept := slices.DeleteFunc(o.entries, func(e Entry[T]) bool { return e.fate == settled })
 		o.entries, o.holes = slices.Clone(kept), 0 // the old array may be much larger
 	}

@@ -234,10 +234,9 @@ func (m *Machine) propagate() {
 		d.pushLargeToo = false
 		m.pushLarge()
 	}
-	switch {
-	case more:
+	if more {
 		m.setTimerBy(timerDelta, m.now+sendChangesPause)
-	case len(d.log) > 0:
+	} else if len(d.log) > 0 {
 		m.setTimerBy(timerDelta, m.now+m.sliceInterval())
 	}
 }

@@ -76,10 +76,9 @@ func findVersion(versions []Version, n identity.Node) (int, bool) {
 // raiseVersion records that the value contains the changes of a node up to a number.
 func (e *entry) raiseVersion(n identity.Node, to uint64) {
 	i, found := findVersion(e.versions, n)
-	switch {
-	case !found:
+	if !found {
 		e.versions = slices.Insert(e.versions, i, Version{n, to})
-	case e.versions[i].N < to:
+	} else if e.versions[i].N < to {
 		e.versions[i].N = to
 	}
 }

@@ -87,11 +87,10 @@ func (m *Machine) setMembers(in Members) {
 	for _, n := range s.gossip {
 		m.deltas.addFollower(n)
 	}
-	switch {
-	case s.member && !here:
+	if s.member && !here {
 		m.note(Note{Kind: NoteRemoved, Node: m.self})
 		m.stop()
-	case here:
+	} else if here {
 		s.member = true
 		m.startPull()
 	}

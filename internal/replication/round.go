@@ -303,10 +303,9 @@ func (m *Machine) admit(in Request) bool {
 	if err == nil {
 		err = in.Level.validate()
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		m.fail(in, err)
-	case len(m.rounds.open)+len(m.stores.waiting)-m.stores.peers >= m.cfg.MaxRequests:
+	} else if len(m.rounds.open)+len(m.stores.waiting)-m.stores.peers >= m.cfg.MaxRequests {
 		m.count.Outcomes[Busy]++
 		m.reply(Reply{ID: in.ID, Outcome: Busy})
 		return false

@@ -276,15 +276,14 @@ func (m *Machine) split(to identity.Node, bulk bool, data []byte) {
 // because a lane preserves order.
 func (m *Machine) receivePart(from identity.Node, in Part) {
 	i := slices.IndexFunc(m.assemblies, func(a *assembly) bool { return a.from == from && a.nr == in.Nr })
-	switch {
-	case in.Index == 0 && i < 0:
+	if in.Index == 0 && i < 0 {
 		if len(m.assemblies) >= maxAssemblies {
 			m.assemblies = slices.Delete(m.assemblies, 0, 1)
 			m.count.Dropped[DropParts]++
 		}
 		i = len(m.assemblies)
 		m.assemblies = append(m.assemblies, &assembly{from: from, nr: in.Nr, since: m.now})
-	case i < 0:
+	} else if i < 0 {
 		m.count.Dropped[DropParts]++
 		return
 	}

@@ -331,10 +331,9 @@ func changesMembers(e membership.Event) bool {
 }
 
 func (r *replicator) received(m env.Message) {
-	switch {
-	case m.To != r.h.p.Node():
+	if m.To != r.h.p.Node() {
 		r.d.hit("data", "message for an earlier incarnation")
-	case !r.h.cut[m.From] && !r.ended:
+	} else if !r.h.cut[m.From] && !r.ended {
 		r.delays.deliver(r.h, r.d.rand, func() { r.step(replication.Batch{Packets: []replication.Packet{{From: m.From, Payload: m.Data}}}) })
 	}
 }

@@ -353,10 +353,9 @@ func twin(c *cluster) bool {
 
 func twinHarmsNoNode(c *cluster, h, other *host) {
 	c.hit("node", "twin refused")
-	switch {
-	case !h.alive() || !h.up():
+	if !h.alive() || !h.up() {
 		h.violate("twin-harms-no-node", "a second process with its name has replaced it")
-	case other.stopped != membership.NameTaken:
+	} else if other.stopped != membership.NameTaken {
 		other.violate("twin-harms-no-node", "it has the name of another node but was not refused")
 	}
 }

@@ -22,10 +22,9 @@ import (
 // legalTransition: the status of a member only advances. A node may miss intermediate statuses.
 func legalTransition(h *host, e membership.Event) {
 	before, known := h.observed.members[e.Member.Node]
-	switch {
-	case e.Kind == membership.MemberRemoved && (!known || before.Status != e.Previous):
+	if e.Kind == membership.MemberRemoved && (!known || before.Status != e.Previous) {
 		h.violate("events-are-complete", "%v was %v, but the event of its removal reports %v", e.Member.Node, before.Status, e.Previous)
-	case known && before.Status != e.Member.Status && !leadsTo(before.Status, e.Member.Status):
+	} else if known && before.Status != e.Member.Status && !leadsTo(before.Status, e.Member.Status) {
 		h.violate("legal-transitions", "the status of %v changes from %v to %v", e.Member.Node, before.Status, e.Member.Status)
 	}
 }
@@ -400,10 +399,9 @@ func oneInstance(c *cluster, name string) {
 	if len(surely) > 1 {
 		surely[0].violate("one-instance", "it and %[2]v both hold the lease of %[1]s", name, surely[1].p.Node())
 	}
-	switch {
-	case len(running) > 1:
+	if len(running) > 1 {
 		running[len(running)-1].violate("one-instance", "it and %[2]v both run %[1]s", name, running[0].p.Node())
-	case len(excused) > 0 && len(excused)+len(running) > 1:
+	} else if len(excused) > 0 && len(excused)+len(running) > 1 {
 		c.hit("instance", "overlap after a pause")
 		c.w.After(overlap+time.Millisecond, func() { oneInstance(c, name) })
 	}
@@ -418,10 +416,9 @@ type delivered struct {
 // onceAndInOrder: an instance receives the messages of a proxy in order and at most once.
 func onceAndInOrder(h *host, from identity.Node, i *instance, serial uint64) {
 	m := delivered{from, i.name, serial}
-	switch {
-	case h.c.delivered[m]:
+	if h.c.delivered[m] {
 		h.violate("once-and-in-order", "%s receives message %d of %v twice", i.name, serial, from)
-	case serial < i.last[from]:
+	} else if serial < i.last[from] {
 		h.violate("once-and-in-order", "%s receives message %d of %v after message %d", i.name, serial, from, i.last[from])
 	}
 	h.c.delivered[m] = true

@@ -309,10 +309,9 @@ func (d *sharding) accountForAll() {
 			why = "receiver has ended"
 		default:
 			g := d.w.Gap(l.at.h.p.Node(), l.to.h.p.Node())
-			switch {
-			case g.Noticed > l.before.Noticed:
+			if g.Noticed > l.before.Noticed {
 				why = "link gap"
-			case g.Frames > l.before.Frames:
+			} else if g.Frames > l.before.Frames {
 				why = "frame lost without a later one"
 			}
 		}

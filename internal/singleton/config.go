@@ -139,10 +139,9 @@ func DecodeMessage(b []byte) (Message, error) {
 		Kind: Kind(r.Byte("kind")), Hosted: r.Byte("flags")&hosted != 0,
 		Round: r.Uint(math.MaxUint64, "round"), Singleton: string(r.Text(MaxNameLength, "name")),
 	}
-	switch {
-	case r.Minor() != version:
+	if r.Minor() != version {
 		r.Fail("version %d, want %d", r.Minor(), version)
-	case m.Kind < HandOverToMe || m.Kind > InstanceGone:
+	} else if m.Kind < HandOverToMe || m.Kind > InstanceGone {
 		r.Fail("unknown kind %d", uint8(m.Kind))
 	}
 	if err := r.Err(); err != nil {

@@ -379,10 +379,9 @@ func (m *Manager) leaseAnswered(now time.Duration, held bool, out *Effects) {
 		return // the lease was released after this request
 	}
 	l.held = held
-	switch {
-	case !held:
+	if !held {
 		l.retryAt = now + m.cfg.LeaseRetryInterval
-	case m.instance == 0:
+	} else if m.instance == 0 {
 		m.become(Oldest, out)
 		m.start(out)
 	}

@@ -72,10 +72,9 @@ func (s Settings) validate() error {
 		fail("Strategy", "is %.40q, must be %q, %q, %q, %q, %q or %q", s.Strategy, downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority, downing.Off)
 		return errs.Err(ErrInvalid)
 	}
-	switch {
-	case s.Strategy == automatic && s.StableAfter <= 0:
+	if s.Strategy == automatic && s.StableAfter <= 0 {
 		fail("StableAfter", "is %v, automatic downing needs a positive duration", s.StableAfter)
-	case s.StableAfter < 0:
+	} else if s.StableAfter < 0 {
 		fail("StableAfter", "is %v, it must not be negative", s.StableAfter)
 	}
 	fielderror.NotNegative(&errs, "Settings.MinorityDelay", s.MinorityDelay)

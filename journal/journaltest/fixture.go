@@ -316,10 +316,9 @@ func (f *fixture) wantEvents(id string, got, want []journal.Event) {
 func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 	f.Helper()
 	conflict, ok := errors.AsType[*journal.ConflictError](err)
-	switch {
-	case !ok || !errors.Is(err, journal.ErrConflict):
+	if !ok || !errors.Is(err, journal.ErrConflict) {
 		f.Errorf("Append to %q expecting %d returned %v, want a *ConflictError", w.ID, w.Expect, err)
-	case conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest:
+	} else if conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest {
 		f.Errorf("got conflict %+v, want {%s %d %d}; the last may also be 0", *conflict, w.ID, w.Expect, highest)
 	}
 }
@@ -327,10 +326,9 @@ func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 func (f *fixture) wantRejected(err error, w journal.Write) {
 	f.Helper()
 	rejected, ok := errors.AsType[*journal.RejectedError](err)
-	switch {
-	case !ok || !errors.Is(err, journal.ErrRejected):
+	if !ok || !errors.Is(err, journal.ErrRejected) {
 		f.Errorf("Append to %.40q returned %v, want a *RejectedError", w.ID, err)
-	case rejected.ID != w.ID || rejected.Reason == nil:
+	} else if rejected.ID != w.ID || rejected.Reason == nil {
 		f.Errorf("got rejection of ID %.40q with reason %v, want %.40q and a reason", rejected.ID, rejected.Reason, w.ID)
 	}
 }

@@ -57,10 +57,9 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 		f.wantOffset(last)
 	}
 	f.wantOffset(p.Next)
-	switch {
-	case p.Next.Compare(last) < 0:
+	if p.Next.Compare(last) < 0 {
 		fail("Next is %q, want at least %q", p.Next, last)
-	case p.More && p.Next == after:
+	} else if p.More && p.Next == after {
 		fail("More is set, but Next is still %q", p.Next)
 	}
 }

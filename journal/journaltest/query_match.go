@@ -353,13 +353,12 @@ func queryStateChecks() []check {
 			q := f.querier()
 			f.within("a query whose context has ended", func() {
 				p, err := q.Query(ctx, journal.Criteria{}, "")
-				switch {
-				case err == nil:
+				if err == nil {
 					f.wantSame("a page of a read whose context has ended", p.Events, want[:min(len(p.Events), len(want))])
 					if !p.More && len(p.Events) != len(want) {
 						f.Errorf("a read with an ended context yields %s without an error", list(p.Events))
 					}
-				case !errors.Is(err, gone):
+				} else if !errors.Is(err, gone) {
 					f.Errorf("Query with an ended context: %v, want its cause", err)
 				}
 				if o, err := q.End(ctx); err != nil && !errors.Is(err, gone) || err == nil && o.Compare(want[len(want)-1].Offset) < 0 {

@@ -137,10 +137,9 @@ func replayChecks() []check {
 				}
 				events, err := f.collect(before(after, f.j.Replay(ctx, id, 1, maxSeq), cancel), 0)
 				cancel()
-				switch {
-				case err == nil && len(events) != total:
+				if err == nil && len(events) != total {
 					f.Errorf("Replay of %d events, canceled after %d, ends after %d without an error", total, after, len(events))
-				case err != nil && !errors.Is(err, context.Canceled):
+				} else if err != nil && !errors.Is(err, context.Canceled) {
 					f.Errorf("Replay, canceled after %d events, fails with %v, want context.Canceled", after, err)
 				}
 			}

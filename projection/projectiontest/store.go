@@ -237,10 +237,9 @@ func (p *probe) race(calls int, save func(i int) projection.Move) int {
 	wg.Wait()
 	won := 0
 	for _, err := range errs {
-		switch {
-		case err == nil:
+		if err == nil {
 			won++
-		case !errors.Is(err, projection.ErrFenced):
+		} else if !errors.Is(err, projection.ErrFenced) {
 			p.Errorf("Save: %v, want nil or ErrFenced", err)
 		}
 	}

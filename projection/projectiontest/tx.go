@@ -121,10 +121,9 @@ func TxCases[Tx any](c TxConfig[Tx]) []Case {
 		wg.Wait()
 		var won []string
 		for i, err := range errs {
-			switch {
-			case err == nil:
+			if err == nil {
 				won = append(won, keys[i])
-			case !errors.Is(err, projection.ErrFenced):
+			} else if !errors.Is(err, projection.ErrFenced) {
 				p.Errorf("Apply: %v, want nil or ErrFenced", err)
 			}
 		}

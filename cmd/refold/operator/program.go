@@ -148,10 +148,9 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 		entities: p.Entities, databases: p.Databases, open: p.Open, openTarget: p.OpenTarget,
 	}
 	helped, out := false, p.Stdout
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		args, out = []string{"--help"}, p.Stderr
-	case args[0] == "help":
+	} else if args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	options := []kong.Option{

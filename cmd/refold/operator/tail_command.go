@@ -89,10 +89,9 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		}
 		t := &tail{command: c, querier: querier, env: env, at: journal.Offset(c.After)}
 		var end *journal.Offset // nil if the command does not end
-		switch {
-		case c.NoFollow || src.NoWriters:
+		if c.NoFollow || src.NoWriters {
 			end = &last
-		case c.After == "" && !c.FromStart:
+		} else if c.After == "" && !c.FromStart {
 			t.at = last
 		}
 		err = t.run(ctx, end)

@@ -113,10 +113,9 @@ func (f *File) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		changed, err := f.Reload()
-		switch {
-		case err != nil:
+		if err != nil {
 			f.cfg.Logger.WarnContext(ctx, "rates not read, keeping the last valid rates", slog.Any("error", err))
-		case changed:
+		} else if changed {
 			f.cfg.Logger.InfoContext(ctx, "rates changed", slog.String("file", f.path))
 		}
 	}

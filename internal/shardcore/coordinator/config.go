@@ -124,10 +124,9 @@ func (s Settings) Differences(other Settings) (fields []string) {
 	if s.Shards == 0 || other.Shards == 0 {
 		return nil
 	}
-	switch {
-	case s.Shards != other.Shards: // the routing then differs as well
+	if s.Shards != other.Shards { // the routing then differs as well
 		fields = append(fields, "Shards")
-	case s.Routing != other.Routing:
+	} else if s.Routing != other.Routing {
 		fields = append(fields, "ShardOf")
 	}
 	if s.Role != other.Role {

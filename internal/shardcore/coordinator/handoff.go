@@ -137,10 +137,9 @@ func (m *Machine) removeFinished() {
 
 func (m *Machine) tickHandOffs() {
 	for _, h := range slices.Clone(m.handOffs) {
-		switch {
-		case m.now >= h.deadline:
+		if m.now >= h.deadline {
 			m.giveUp(h)
-		case m.now >= h.repeatAt:
+		} else if m.now >= h.repeatAt {
 			h.repeatAt = m.now + m.cfg.RetryInterval
 			m.sendRound(h)
 		}
@@ -212,11 +211,10 @@ func (m *Machine) stopShards(from identity.Node, shards []Shard) bool {
 	for _, s := range shards {
 		_, found := m.state.Home(s)
 		_, soon := m.nextState().Home(s)
-		switch {
-		case found:
+		if found {
 			m.stopRequesters[s] = with(m.stopRequesters[s], from)
 			begin = append(begin, s)
-		case !soon:
+		} else if !soon {
 			stopped = append(stopped, s)
 		}
 	}

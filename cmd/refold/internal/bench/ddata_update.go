@@ -114,10 +114,9 @@ func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err
 		}
 	}
 	subject := fmt.Sprintf("%d keys, each a %s", o.Count, o.Kind)
-	switch {
-	case o.Kind == kindSet:
+	if o.Kind == kindSet {
 		subject += fmt.Sprintf(" of %d", o.Size)
-	case o.Set == "hot":
+	} else if o.Set == "hot" {
 		subject = "1 hot key, a " + o.Kind
 	}
 	r = c.result(Result{

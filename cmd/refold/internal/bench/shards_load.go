@@ -95,10 +95,9 @@ func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due tim
 		_, err = eventsourcing.Ask(ctx, to, read{})
 	}
 	took := time.Since(due)
-	switch {
-	case stored && err == nil:
+	if stored && err == nil {
 		a.acked[i].Add(1)
-	case stored && !eventsourcing.NotDone(err):
+	} else if stored && !eventsourcing.NotDone(err) {
 		a.unknown[i].Add(1)
 	}
 	a.mu.Lock()

@@ -141,10 +141,9 @@ func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 	}
 	s.watching.Go(func() { s.watch(context.WithoutCancel(ctx)) }) // until the node ends
 	s.node.Transport().HandleRequest(echoKind, func(_ context.Context, q *transport.Request) { _ = q.Reply(answerTo(q.Payload)) })
-	switch {
-	case s.setup.Regions > 0:
+	if s.setup.Regions > 0 {
 		err = s.startRegion(ctx, self)
-	case s.setup.Data:
+	} else if s.setup.Data {
 		s.replicator, err = ddata.Start(ctx, s.node, ddata.Config{})
 	}
 	if err != nil || s.setup.NoWait {

@@ -68,10 +68,9 @@ func (c *migrateCommand) Run(ctx context.Context, env *operator.Env) error {
 			return err
 		}
 	}
-	switch {
-	case len(steps) == 0:
+	if len(steps) == 0 {
 		_, err = fmt.Fprintln(env.Stdout, "up to date")
-	case c.Check:
+	} else if c.Check {
 		return operator.ErrProblems
 	}
 	return err
