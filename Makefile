@@ -154,7 +154,7 @@ endif
 sim-large: need-go ## simulate a rolling restart of 500 nodes, and 2,000 nodes that join while 100 crash; up to an hour (SEEDS=10)
 	@mkdir -p bin
 	@go build -o bin/sim ./internal/sim/run
-	@failed=; bin/sim -rolling 500 || failed=1; echo; bin/sim -large 2000 -seeds $(or $(SEEDS),10) || failed=1; test -z "$$failed"
+	@failed=; REFOLD_SIM_LARGE=1 go -C internal/sim/rolling test -v -count=1 -timeout=1h -run=TestFigures || failed=1; echo; bin/sim -large 2000 -seeds $(or $(SEEDS),10) || failed=1; test -z "$$failed"
 
 .PHONY: mutants
 mutants: need-go need-postgres ## plant each known fault and require a test to fail (MUTANTS=name prefix)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/sim"
-	"github.com/refold-io/refold/internal/sim/rolling"
 )
 
 func main() {
@@ -25,14 +24,11 @@ func main() {
 	seeds := flag.Uint64("seeds", 300, "number of seeds")
 	one := flag.Uint64("seed", 0, "simulate only this seed and print all events")
 	nodes := flag.Int("large", 0, "measure clusters of this number of nodes instead")
-	rolling := flag.Int("rolling", 0, "measure a rolling restart of this number of nodes with shards instead")
 	parallel := flag.Int("p", runtime.NumCPU(), "number of seeds to simulate at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := false
 	switch {
-	case *rolling > 0:
-		ok = rollingRestart(*first, *rolling)
 	case *nodes > 0:
 		ok = large(ctx, *first, *seeds, *nodes)
 	case *one != 0:
@@ -165,59 +161,4 @@ func progress(seed uint64) func(time.Duration, string) {
 	return func(at time.Duration, subject string) {
 		fmt.Fprintf(os.Stderr, "\r\033[Kseed %d: %v simulated, until %s", seed, at, subject)
 	}
-}
-
-const (
-	shardsPerNode = 10
-
-	// The goals.
-	goalOwners   = 1
-	goalHandOffs = 1.3
-	goalWall     = 10 * time.Minute
-)
-
-// restarts prints the figures of a rolling restart of a large cluster with a new version, and
-// reports whether the goals were reached.
-func rollingRestart(seed uint64, nodes int) bool {
-	began := time.Now()
-	c := rolling.Restart{Seed: seed, Nodes: nodes, Shards: shardsPerNode * nodes}
-	if isTerminal() {
-		c.Progress = func(at time.Duration, restarted int) {
-			fmt.Fprintf(os.Stderr, "\r\033[K%d of %d nodes restarted, %v simulated, %v passed", restarted, nodes, at, time.Since(began).Round(time.Second))
-		}
-	}
-	fmt.Printf("%d nodes with %d shards restart with a new version, one at a time, the next one 5 s after Up; membership is a model\n\n", nodes, c.Shards)
-	r := c.Run()
-	wall := time.Since(began)
-	if c.Progress != nil {
-		fmt.Fprint(os.Stderr, "\r\033[K")
-	}
-	ok := r.Err == nil
-	row := func(subject, figure, goal string, reached bool) {
-		verdict := ""
-		if !reached {
-			verdict, ok = "MISSED", false
-		}
-		fmt.Printf("%-66s  %12s  %10s  %s\n", subject, figure, goal, verdict)
-	}
-	ratio := float64(r.HandOffs) / float64(c.Shards)
-	row("", "figure", "goal", true)
-	row("owners of a shard at the same time, at every step", fmt.Sprint(r.Owners), fmt.Sprintf("<= %d", goalOwners), r.Owners <= goalOwners)
-	row("completed hand-offs per shard", fmt.Sprintf("%.3f", ratio), fmt.Sprintf("<= %.1f", goalHandOffs), ratio <= goalHandOffs)
-	row("fullest minus emptiest region at the end, shards", fmt.Sprint(r.Spread), fmt.Sprintf("<= %d", rolling.Balanced), r.BalancedAfter >= 0)
-	after := "never"
-	if r.BalancedAfter >= 0 {
-		after = fmt.Sprintf("%.0f s", r.BalancedAfter.Seconds())
-	}
-	row("time until then, simulated", after, fmt.Sprintf("<= %.0f s", rolling.Afterwards.Seconds()), r.BalancedAfter >= 0)
-	row("wall", wall.Round(time.Second).String(), fmt.Sprintf("<= %.0f min", goalWall.Minutes()), wall <= goalWall)
-	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs abandoned, at most %d hand-offs of one shard;\n",
-		r.Restarts, nodes, r.Took.Round(time.Second), r.Coordinators, r.Failed, r.Most)
-	fmt.Printf("a node handed off its shards in at most %v, %d stopped by force; the regions differed by at most %d shards;\n",
-		r.Leaving.Round(time.Millisecond), r.Forced, r.Widest)
-	fmt.Printf("%d commands sent to entities, %d delivered, %d refused; %d steps of machines\n", r.Commands, r.Delivered, r.Refused, r.Steps)
-	if r.Err != nil {
-		fmt.Printf("BROKEN: %v\n", r.Err)
-	}
-	return ok
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package rolling
+package rolling_test
 
 import (
 	"encoding/binary"
@@ -226,7 +226,7 @@ func (c *cluster) command(from *node, s shardcore.Shard) {
 func (c *cluster) send(n *node) {
 	n.after(c.between(0, 2*every), func() {
 		if c.sends && !n.leaving {
-			c.command(n, shardcore.Shard(c.w.Rand.IntN(c.Shards))) //nolint:gosec // at most coordinator.MaxShards
+			c.command(n, shardcore.Shard(c.w.Rand.IntN(c.Shards)))
 			c.send(n)
 		}
 	})
