@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,11 @@ type entity struct {
 	machine  engine.Machine
 	instance instance
 	stream   groupcommit.Stream
-	context  effect       // the Context of all handlers, see contextOf
-	op       *engine.Op   // the message that user code handles; nil outside of user code
-	lastUsed atomic.Int64 // Unix nanoseconds of the steady clock
-	extra    *extra       // nil until it is needed
+	context  effect                  // the Context of all handlers, see contextOf
+	op       *engine.Op              // the message that user code handles; nil outside of user code
+	lastUsed atomic.Int64            // Unix nanoseconds of the steady clock
+	extra    *extra                  // nil until it is needed
+	abandon  context.CancelCauseFunc // ends the recovery; nil if none runs
 
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
@@ -69,7 +71,7 @@ type extra struct {
 }
 
 func newEntity(h *host, pid string) *entity {
-	e := &entity{host: h}
+	e := &entity{host: h, absent: true}
 	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
@@ -131,7 +133,9 @@ func (e *entity) do(f func(out *engine.Effects)) {
 
 func (e *entity) stop(s stops) {
 	e.mu.Lock()
-	e.stops |= s
+	if !e.gone {
+		e.stops |= s
+	}
 	e.schedule()
 }
 
@@ -145,15 +149,21 @@ func (e *entity) signalFrom(ctx context.Context, s Signal) {
 	}
 }
 
-// leave marks an entity without input as gone. The host's shard is locked.
-func (e *entity) leave() bool {
+// leave marks an entity as gone unless it has input. It returns the commands and the stops for the
+// next instance; signals are meant for this one. The host's shard is locked.
+func (e *entity) leave() (rest engine.Queue, requested stops, gone bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone || e.mailbox.Len() > 0 || len(e.inputs) > 0 || e.stored > 0 {
-		return false
+	if e.gone || e.mailbox.Len() > 0 && !e.machine.Draining() || len(e.inputs) > 0 || e.stored > 0 {
+		return rest, 0, false
 	}
-	e.gone = true
-	return true
+	for env := e.mailbox.Pop(); env != nil; env = e.mailbox.Pop() {
+		if !env.Signal {
+			rest.Push(env)
+		}
+	}
+	requested, e.stops, e.gone = e.stops, 0, true
+	return rest, requested, true
 }
 
 // Written implements groupcommit.Owner.
@@ -197,9 +207,9 @@ func (e *entity) answerStored() bool {
 	return true
 }
 
-// hasInput reports whether the entity needs a turn. mu is locked.
+// hasInput reports whether the entity needs a turn. A drained entity keeps messages. mu is locked.
 func (e *entity) hasInput() bool {
-	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 || e.stops != 0
+	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 && !e.machine.Draining() || e.stops != 0
 }
 
 // Room implements groupcommit.Owner.
@@ -214,19 +224,41 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
+	idle, kill, ended := requested&stopIdle != 0, requested&(stopForce|stopKill) != 0, false
+	defer func() { // also if user code calls runtime.Goexit
+		e.mu.Lock()
+		if len(inputs) > 0 {
+			e.inputs = append(inputs, e.inputs...)
+		}
+		e.mailbox.Prepend(&mailbox)
+		e.stops |= requested
+		e.mu.Unlock()
+		if e.absent {
+			e.host.remove(e, out)
+		}
+		if ended && idle && !e.gone && e.host.hooks.Busy != nil {
+			e.host.hooks.Busy(e.id())
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		again = e.hasInput() || !ended
+		e.queued = again
+	}()
 
 	e.machine.SetNow(e.host.rt.now())
 	if stored > 0 {
 		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
 	}
-	for i := range inputs {
-		if call := inputs[i].call; call != nil {
-			call(out)
+	for len(inputs) > 0 {
+		in := inputs[0]
+		inputs = inputs[1:]
+		if in.call != nil {
+			in.call(out)
 		} else {
-			e.step(inputs[i].Input, out)
+			e.step(in.Input, out)
 		}
 	}
-	if mailbox.Len() > 0 {
+	if mailbox.Len() > 0 && !kill && !e.machine.Draining() {
 		e.used()
 		for range messagesPerTurn {
 			env := mailbox.Pop()
@@ -236,55 +268,47 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 			e.deliver(env, out)
 		}
 	}
-	if requested&stopDrain != 0 && mailbox.Len() > 0 {
-		requested &^= stopDrain // postponed until the mailbox is empty
-		e.mu.Lock()
-		e.stops |= stopDrain
-		e.mu.Unlock()
+	if mailbox.Len() > 0 && !kill && !e.machine.Draining() {
+		requested &= stopDrain // postponed until the mailbox is empty
+	} else if requested != 0 {
+		e.handleStops(requested, &mailbox, out)
+		requested = 0
 	}
-	if requested != 0 {
-		e.handleStops(requested, out)
-	}
-	if e.absent {
-		e.host.remove(e) // after all input: a message of this turn may have started the entity again
-	}
-
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.mailbox.Prepend(&mailbox)
-	e.queued = e.hasInput()
-	return e.queued
+	ended = true
+	return again
 }
 
 func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
-	stashed := e.host.rt.obs.Stashed
-	if stashed == nil || env.Signal {
-		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
-		return
-	}
-	info := StashInfo{PersistenceID: e.pid(), Command: env.Message} // env may be reused after the step
+	command, signal := env.Message, env.Signal // env may be reused after the step
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
-	if !isHidden(info.Command) && e.machine.Last() == env {
-		stashed(info)
+	if f := e.host.rt.obs.Stashed; f != nil && !signal && e.machine.Last() == env && !isHidden(command) {
+		f(StashInfo{PersistenceID: e.pid(), Command: command})
 	}
 }
 
-func (e *entity) handleStops(s stops, out *engine.Effects) {
+// handleStops stops the instance. The messages are those that wait at a Kill.
+func (e *entity) handleStops(s stops, messages *engine.Queue, out *engine.Effects) {
 	if s&stopIdle != 0 && !e.hasTimers() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
 	}
-	if s&stopIdle != 0 && !e.absent && e.host.hooks.Busy != nil {
-		e.host.hooks.Busy(e.id())
-	}
 	if s&stopDrain != 0 {
 		e.step(engine.Input{Kind: engine.Drain}, out)
 	}
-	if s&stopForce != 0 {
-		e.step(engine.Input{Kind: engine.Kill, Err: e.host.hooks.Killed}, out)
+	if s&(stopForce|stopKill) != 0 {
+		in := engine.Input{Kind: engine.Kill}
+		if s&stopForce != 0 {
+			in.Err = e.host.hooks.Killed
+		}
+		e.step(in, out)
+		e.reject(messages, out)
 	}
-	if s&stopKill != 0 {
-		e.step(engine.Input{Kind: engine.Kill}, out)
+}
+
+// reject answers messages with the error of a machine that has drained or was killed.
+func (e *entity) reject(messages *engine.Queue, out *engine.Effects) {
+	for env := messages.Pop(); env != nil; env = messages.Pop() {
+		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	}
 }
 
@@ -306,17 +330,16 @@ func (e *entity) needExtra() *extra {
 
 func (e *entity) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
-	e.machine.Step(e.machine.Now(), in, out)
-	e.perform(out)
-	if !out.More {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i := range e.inputs {
-		if e.inputs[i].Kind == engine.Continue {
+	defer func() { // also if user code calls runtime.Goexit
+		e.perform(out)
+		if !out.More {
 			return
 		}
-	}
-	e.inputs = append(e.inputs, input{Input: engine.Input{Kind: engine.Continue}})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !slices.ContainsFunc(e.inputs, func(i input) bool { return i.Kind == engine.Continue }) {
+			e.inputs = append(e.inputs, input{Input: engine.Input{Kind: engine.Continue}})
+		}
+	}()
+	e.machine.Step(e.machine.Now(), in, out)
 }

@@ -53,7 +53,7 @@ func (e *entity) perform(out *engine.Effects) {
 	if out.Wake > 0 {
 		e.needExtra().backoff = time.AfterFunc(out.Wake, func() { e.post(engine.Input{Kind: engine.Woken}) })
 	}
-	if out.Stopped && !out.Recover {
+	if out.Stopped && !out.Recover && !e.absent {
 		e.absent = true
 		e.instance = instance{}
 		if e.host.rt.obs.Stopped != nil {

@@ -281,6 +281,8 @@ func (h *host) enqueue(id string, env *engine.Envelope, own bool) error {
 	}
 }
 
+func checkIDs(id, pid string) error { return cmp.Or(checkID(id), checkID(pid)) }
+
 func checkID(id string) error {
 	if err := journal.CheckID(id); err != nil {
 		return fmt.Errorf("%w: entity ID: %w", ErrArgument, err)
@@ -288,22 +290,22 @@ func checkID(id string) error {
 	return nil
 }
 
-func checkIDs(id, pid string) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	if err := journal.CheckID(pid); err != nil {
-		return fmt.Errorf("%w: %w", ErrArgument, err)
-	}
-	return nil
-}
-
-// remove removes a stopped entity from the host, unless a message has arrived in the meantime.
-func (h *host) remove(e *entity) {
+// remove removes a stopped entity from the host, unless it has input. Messages that a drained or
+// killed entity has not received go to a new entity, which starts after the call of Hooks.Gone. A
+// closed host rejects them.
+func (h *host) remove(e *entity, out *engine.Effects) {
 	s := h.shard(e.id())
 	s.mu.Lock()
-	gone, closed := e.leave(), s.closed
-	if gone {
+	rest, requested, gone := e.leave()
+	closed := s.closed
+	var next *entity
+	switch {
+	case !gone:
+	case rest.Len() > 0 && !closed:
+		next = newEntity(h, e.pid())
+		next.mailbox, next.stops, next.queued = rest, requested, true
+		s.entities[next.id()] = next
+	default:
 		delete(s.entities, e.id())
 		h.count.Add(-1)
 	}
@@ -311,7 +313,11 @@ func (h *host) remove(e *entity) {
 	if gone && h.hooks.Gone != nil {
 		h.hooks.Gone(e.id(), e.passivates)
 	}
+	if next != nil {
+		h.rt.workers.push(&next.task)
+	}
 	if gone && closed {
+		e.reject(&rest, out)
 		h.checkEmpty()
 	}
 }
@@ -325,7 +331,10 @@ func (h *host) find(id string) *entity {
 
 // stop requests a stop of an entity and reports whether the entity is in memory.
 func (h *host) stop(id string, s stops) bool {
-	e := h.find(id)
+	shard := h.shard(id)
+	shard.mu.Lock() // remove may replace the entity
+	defer shard.mu.Unlock()
+	e := shard.entities[id]
 	if e != nil {
 		e.stop(s)
 	}

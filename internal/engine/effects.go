@@ -77,7 +77,8 @@ const (
 	Continue
 	// Idle stops the entity if it has no work.
 	Idle
-	// Drain stops the entity after it has handled all messages that it has received.
+	// Drain stops the entity after it has handled all messages that it has received. The shell keeps
+	// later messages for the next instance.
 	Drain
 	// Kill ends the entity at once. Waiting callers receive ErrStopped, or ErrOutcomeUnknown where
 	// a write is in flight.

@@ -181,10 +181,8 @@ func (m *Machine) drain(out *Effects) {
 
 // stopped ends the instance and answers the messages that wait in it. If messages wait for the next
 // instance, stopped requests the recovery of that instance at once.
-func (m *Machine) stopped(out *Effects) { m.stoppedFor(ErrStopped, out) }
-
-// stoppedFor is like stopped, but answers waiting messages with the given error.
-func (m *Machine) stoppedFor(why error, out *Effects) {
+func (m *Machine) stopped(out *Effects) {
+	why := cmp.Or(m.killed, ErrStopped)
 	m.stopping = m.draining
 	m.phase = absent
 	m.writer = ""
@@ -199,7 +197,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 	for e := m.after.Pop(); e != nil; e = m.after.Pop() {
 		switch {
 		case e.Signal: // the signal was meant for this instance
-		case m.killed:
+		case m.killed != nil:
 			m.answer(out, e, why)
 		default:
 			m.stash.Push(e)
@@ -211,7 +209,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 }
 
 func (m *Machine) kill(why error, out *Effects) {
-	m.draining, m.killed = true, true
+	m.draining, m.killed = true, cmp.Or(why, ErrStopped)
 	for s := m.head; s != nil; s = s.next {
 		if s.op.open > 0 {
 			s.op.open = 0
@@ -220,7 +218,7 @@ func (m *Machine) kill(why error, out *Effects) {
 	}
 	m.dropPending()
 	m.outstanding = 0
-	m.stoppedFor(cmp.Or(why, ErrStopped), out)
+	m.stopped(out)
 }
 
 // dropLater answers messages that wait for a later reply, in the order of their arrival.

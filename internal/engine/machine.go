@@ -3,7 +3,10 @@
 
 package engine
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Overflow is the reaction to a command that arrives while the stash is full.
 type Overflow uint8
@@ -71,6 +74,7 @@ type Machine struct {
 	unitHead, unitTail *Step // units of the pending list that wait for the journal
 	failed             *Step // the first unit that was not stored
 	broken             error // the reason why this instance decides no more messages
+	killed             error // the error of Kill for waiting messages; nil if the entity was not killed
 
 	stash Queue                // messages that could not be decided yet
 	user  Queue                // messages stashed by the user
@@ -93,7 +97,6 @@ type Machine struct {
 	saving      bool
 	stopping    bool
 	draining    bool
-	killed      bool
 	dropCalls   bool
 	panicsSince int64 // Unix microseconds
 }
@@ -168,11 +171,12 @@ func (m *Machine) Plain() bool {
 // DurableNr returns the sequence number of the last event that is stored.
 func (m *Machine) DurableNr() uint64 { return m.durable }
 
-// Pending reports whether a decided message is not durable yet.
-func (m *Machine) Pending() bool { return m.applied != m.durable }
-
 // Writer returns the writer ID of this incarnation.
 func (m *Machine) Writer() string { return m.writer }
+
+// Recovering reports whether the instance is not yet recovered.
+// Draining reports whether the machine has received Drain or Kill and rejects further messages.
+func (m *Machine) Draining() bool { return m.draining }
 
 // Recovering reports whether the instance is not yet recovered.
 func (m *Machine) Recovering() bool { return m.phase == recovering }
@@ -180,11 +184,13 @@ func (m *Machine) Recovering() bool { return m.phase == recovering }
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
-		m.answer(out, e, ErrStopped)
+		m.answer(out, e, cmp.Or(m.killed, ErrStopped))
 	case m.phase == absent && e.Signal:
 		// The signal was meant for an instance that has ended. It does not start a new instance.
 	case m.stopping:
-		m.deliverAfter(e, out)
+	case m.stopping && (e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity):
+		m.after.Push(e) // it arrived after the decision to stop
+		m.overflow(e, out)
 	case m.stash.n == 0 && m.canDecide():
 		m.decide(e, out)
 	case e.Signal || m.room():
@@ -197,15 +203,6 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 	}
 }
 
-// deliverAfter keeps a message that arrived after the decision to stop.
-func (m *Machine) deliverAfter(e *Envelope, out *Effects) {
-	if e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity {
-		m.after.Push(e)
-		return
-	}
-	m.overflow(e, out)
-}
-
 // room reports whether the stash takes one more command.
 func (m *Machine) room() bool {
 	if m.phase == backingOff {
@@ -215,12 +212,8 @@ func (m *Machine) room() bool {
 }
 
 func (m *Machine) overflow(e *Envelope, out *Effects) {
-	switch m.cfg.Overflow {
-	case OverflowFail:
-		if m.phase == ready && m.broken == nil {
-			m.broken = errStashOverflow
-		}
-	case OverflowDrop:
+	if m.cfg.Overflow == OverflowFail && m.phase == ready && m.broken == nil {
+		m.broken = errStashOverflow
 	}
 	m.answer(out, e, ErrStashFull)
 }
