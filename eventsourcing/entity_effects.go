@@ -45,6 +45,9 @@ func (e *entity) perform(out *engine.Effects) {
 	}
 	if out.Stopped {
 		e.stopTimers()
+		if e.abandon != nil {
+			e.abandon(ErrStopped)
+		}
 	}
 	if out.Recover {
 		e.absent, e.passivates = false, false

@@ -214,15 +214,19 @@ func (e *entity) recover() {
 			info.Context = s.from().ctx
 		}
 	}
-	e.host.rt.recovery.do(func() { e.runRecovery(asked, info) })
+	ctx, cancel := context.WithCancelCause(e.host.rt.ctx)
+	e.abandon = cancel
+	e.host.rt.recovery.do(func() { e.runRecovery(ctx, cancel, asked, info) })
 }
 
-func (e *entity) runRecovery(asked time.Time, info RecoveryInfo) {
+func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc, asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
+	if ctx.Err() != nil && rt.ctx.Err() == nil {
+		return // the entity was killed before its recovery could start
+	}
 		rt.obs.RecoveryStarted(e.pid())
 	}
-	ctx, cancel := context.WithCancelCause(rt.ctx)
 	f := newFolding(e.host, e.pid())
 	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
 	err := f.run(ctx)
@@ -231,7 +235,7 @@ func (e *entity) runRecovery(asked time.Time, info RecoveryInfo) {
 	case err == nil:
 	case errors.Is(cause, ErrRecoveryTimeout):
 		err = cause
-	case rt.ctx.Err() != nil:
+	case cause != nil: // the entity was killed, or the runtime has ended
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	cancel(nil)
@@ -254,7 +258,7 @@ func (e *entity) runRecovery(asked time.Time, info RecoveryInfo) {
 }
 
 func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects) {
-	e.instance = fresh
+	e.instance, e.abandon = fresh, nil
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()
 	}
