@@ -63,13 +63,7 @@ func (f *folding) once(ctx context.Context) error {
 	if f.rt.journal == nil {
 		return f.start()
 	}
-	var err error
-	if f.opts.Disabled {
-		err = f.start()
-	} else {
-		err = f.load(ctx)
-	}
-	if err != nil {
+	if err := f.load(ctx); err != nil && !f.opts.Disabled {
 		return err
 	}
 	// This call follows the load, so that the journal has all events that the snapshot covers.
@@ -79,8 +73,15 @@ func (f *folding) once(ctx context.Context) error {
 	}
 	f.progress.Add(1)
 	if f.opts.Disabled {
-		f.seqNr = highest
-		return nil
+		// The next event must not precede the last one, or the snapshot if that one is deleted.
+		for ev, err := range f.rt.journal.Replay(ctx, f.pid, max(highest, 1), highest) {
+			if err != nil {
+				return fmt.Errorf("replay %q: %w", f.pid, err)
+			}
+			f.time = ev.Time
+		}
+		f.seqNr, f.snapshot = highest, 0
+		return f.start()
 	}
 	if f.seqNr > highest {
 		return fmt.Errorf("the snapshot of %q is at %d, above the journal: %w", f.pid, f.seqNr,

@@ -454,3 +454,36 @@ func TestSnapshotsThatDecodeHalfway(t *testing.T) {
 		})
 	}
 }
+
+// TestTimesAfterDisabledRecovery checks that an event after a recovery without a replay does not
+// precede the stored ones, although the clock went back, and although they are deleted.
+func TestTimesAfterDisabledRecovery(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			var back atomic.Int64
+			s.cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+			s.open()
+			s.mustAsk(addLines("1"))
+			if deleted {
+				s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+				synctest.Wait()
+				s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
+				synctest.Wait()
+			}
+			want := time.Now()
+			s.close()
+			back.Store(int64(time.Hour))
+			s.opts.Recovery.Disabled = true
+			s.open()
+			defer s.close()
+			s.mustAsk(addLines("2"))
+			for e, err := range s.journal.Unwrap().Replay(t.Context(), "actor|1", 2, journal.MaxSequenceNr) {
+				if err != nil || e.Time.Before(want) {
+					t.Errorf("event %d has the time %v, %v, want at least %v", e.SequenceNr, e.Time, err, want)
+				}
+			}
+		})
+	}
+}
