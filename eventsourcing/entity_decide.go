@@ -67,7 +67,7 @@ func (e *entity) Call(op *engine.Op, fn any) {
 // State implements engine.Behavior: it encodes the state for a snapshot.
 func (e *entity) State() *engine.State {
 	s := &engine.State{}
-	if err := catchPanic(e.pid(), func() error { return e.encodeState(s) }); err != nil {
+	if err := e.encodeState(s); err != nil {
 		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
 		return nil
 	}
@@ -186,9 +186,12 @@ func (e *entity) encodeInto(op *engine.Op, s *engine.State) *engine.State {
 	return s
 }
 
-func (e *entity) encodeState(s *engine.State) (err error) {
-	s.Manifest, s.Payload, err = e.host.model.encode(e.instance.state)
-	return err
+// encodeState encodes the state. A panic of the user's encoder is an error.
+func (e *entity) encodeState(s *engine.State) error {
+	return catchPanic(e.pid(), func() (err error) {
+		s.Manifest, s.Payload, err = e.host.model.encode(e.instance.state)
+		return err
+	})
 }
 
 // persist encodes, applies and tags the events of a unit. It returns false if the unit is refused;

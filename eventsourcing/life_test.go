@@ -154,7 +154,7 @@ func TestPanicsOfHooks(t *testing.T) {
 	}{
 		"Tags":           {"tags", ""},
 		"Snapshots.When": {"due", ""},
-		"StateAs, to":    {"marshal", ""},
+		"StateAs, to":    {"marshal", "one"},
 		"OnSignal":       {"signal", "one"},
 		"Deadline":       {"deadline", "one"},
 		"StateAs, from":  {"unmarshal", "one"},

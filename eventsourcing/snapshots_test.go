@@ -354,3 +354,27 @@ func TestDeletionsDoNotOvertake(t *testing.T) {
 		s.close()
 	})
 }
+
+// TestPanicInSnapshot checks that a panic while a snapshot is encoded is a failed snapshot. The
+// entity continues.
+func TestPanicInSnapshot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).withSignals()
+		s.typ.Snapshots.Every = 2
+		s.typ.Snapshots.State = eventsourcing.StateAs("page", 0, func(*actor) (page, error) { panic("oops") }, func(*actor, page) error { return nil })
+		s.open()
+		defer s.close()
+		for i, want := range []string{"x", "x x", "x x x", "x x x x"} {
+			text, err := s.ask(addLines("x"))
+			if expect(t, text, err, want); err != nil {
+				t.Fatalf("command %d failed", i)
+			}
+		}
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		if got := s.signals(); !slices.Equal(got, []string{"SnapshotFailed", "SnapshotFailed", "SnapshotFailed"}) {
+			t.Errorf("the signals are %q, want three of SnapshotFailed", got)
+		}
+	})
+}
