@@ -198,8 +198,8 @@ func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
 }
 
 // Resolve answers an earlier command that chose ReplyLater: Token.With and Token.Refuse return the
-// resolution. A second resolution of the same token is dropped, and so is the resolution of a zero
-// token.
+// resolution. If the resolving command fails, the earlier one is answered with ErrNoReply and that
+// error. A second resolution of the same token is dropped, and so is the resolution of a zero token.
 func (e Effect[S, E, R]) Resolve(r Resolution) Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.request(r)}
 }

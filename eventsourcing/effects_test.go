@@ -209,15 +209,15 @@ func TestReplyLater(t *testing.T) {
 		_, err = second()
 		expectError(t, err, errNoLine)
 
-		// A resolution takes effect only when its effect is durable.
+		// The resolving command fails: the caller gets its error, and later resolutions are dropped.
 		third := later(func() (string, error) { return s.ask(promise) })
 		synctest.Wait()
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject})
 		_, err = s.ask(resolve(2, "rejected"))
 		expectError(t, err, eventsourcing.ErrRejected)
 		s.mustAsk(resolve(2, "stored"))
-		text, err = third()
-		expect(t, text, err, "stored")
+		_, err = third()
+		expectError(t, err, eventsourcing.ErrNoReply, eventsourcing.ErrRejected)
 
 		// The token of a Tell and the zero token belong to no caller.
 		s.tell(promise)
@@ -376,4 +376,62 @@ func TestContext(t *testing.T) {
 		})
 		synctest.Wait()
 	})
+}
+
+// TestFailedResolution checks that a caller with a later reply gets the error of the command that
+// resolves it, whatever that error is. The error does not claim that the caller's own command was
+// not done.
+func TestFailedResolution(t *testing.T) {
+	t.Parallel()
+	var panicked *eventsourcing.PanicError
+	for name, c := range map[string]struct {
+		fault  *journaltest.Fault
+		events []actorEvent
+		then   func(*actorCtx) actorStep
+		want   error
+	}{
+		"rejected by the codec":   {events: []actorEvent{unlisted{}}, want: eventsourcing.ErrRejected},
+		"rejected by the journal": {fault: &journaltest.Fault{Do: journaltest.Reject}, want: eventsourcing.ErrRejected},
+		"conflict":                {fault: &journaltest.Fault{Do: journaltest.Conflict}, want: eventsourcing.ErrConflict},
+		"lost":                    {fault: &journaltest.Fault{}, want: eventsourcing.ErrNotStored},
+		"panic of Apply":          {events: lines("poison"), want: panicked},
+		"panic of a callback":     {then: func(*actorCtx) actorStep { panic("oops") }, want: panicked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t).open()
+				defer s.close()
+				var token eventsourcing.Token[string]
+				waiting := later(func() (string, error) {
+					return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+						token = ctx.Token()
+						return ctx.Persist(line{"asked"}).ReplyLater()
+					})
+				})
+				synctest.Wait()
+				if c.fault != nil {
+					s.journal.Inject(*c.fault)
+				}
+				_, failure := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+					eff := ctx.Persist(append(c.events, line{"x"})...).Resolve(token.With("resolved"))
+					if c.then != nil {
+						eff = eff.Then(c.then)
+					}
+					return eff.Reply("")
+				})
+				_, err := waiting()
+				expectError(t, err, eventsourcing.ErrNoReply)
+				for _, err := range []error{failure, err} {
+					_, isPanic := errors.AsType[*eventsourcing.PanicError](err)
+					if c.want == error(panicked) && !isPanic || c.want != error(panicked) && !errors.Is(err, c.want) {
+						t.Errorf("the error is %v, want %v", err, c.want)
+					}
+				}
+				if eventsourcing.NotDone(err) {
+					t.Errorf("NotDone(%v) is true, but the command of the caller is stored", err)
+				}
+			})
+		})
+	}
 }

@@ -84,6 +84,11 @@ func (e *entity) leaveUserCode(op *engine.Op) {
 
 // applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.
 func (e *entity) applyDecision(op *engine.Op, d decision) {
+	for i := range d.steps { // before a step can fail
+		if r, ok := d.steps[i].request.(Resolution); ok && r.call != nil {
+			op.Resolve(&r.call.env, computeReply(r.value), r.err)
+		}
+	}
 	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
 		f(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
@@ -163,10 +168,7 @@ func (e *entity) noReply(op *engine.Op) {
 // addRequest adds a request to the op. A snapshot encodes the state as it is now.
 func (e *entity) addRequest(op *engine.Op, request any) {
 	switch r := request.(type) {
-	case Resolution:
-		if r.call != nil {
-			op.Resolve(&r.call.env, computeReply(r.value), r.err)
-		}
+	case Resolution: // see applyDecision
 	case saveState:
 		if s := e.encodeInto(op, &engine.State{Request: r}); s != nil {
 			op.Save(s)

@@ -15,8 +15,9 @@ import (
 
 var (
 	// ErrNoReply is returned for a command whose handler returned a zero Decision, and for a
-	// command with ReplyLater whose entity stops before the reply. In the second case the error
-	// also matches ErrStopped. The command was handled, and its events are stored.
+	// command with ReplyLater whose entity stops before the reply, or whose reply is lost because
+	// the command that resolves it fails. The error then also matches ErrStopped, or the failure.
+	// The command was handled, and its events are stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled is returned for a command without a handler, and for Context.Unhandled.
 	ErrUnhandled = engine.ErrUnhandled

@@ -227,7 +227,8 @@ func (o *Op) Panicked(err error) {
 	o.control = 0
 }
 
-// Resolve answers an earlier message whose op chose ReplyLater.
+// Resolve answers an earlier message whose op chose ReplyLater. If this op fails, the reply is its
+// error.
 func (o *Op) Resolve(env *Envelope, value any, err error) {
 	o.Requests = append(o.Requests, resolve{Env: env, Value: value, Err: err})
 	o.replied = true

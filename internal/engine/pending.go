@@ -131,10 +131,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 		case *State:
 			out.Save = append(out.Save, r)
 		case resolve:
-			if _, waits := m.later[r.Env]; waits {
-				delete(m.later, r.Env)
-				out.Answers = append(out.Answers, Answer(r))
-			}
+			m.resolve(r, op, out)
 		default:
 			out.Requests = append(out.Requests, r)
 		}
@@ -158,6 +155,18 @@ func (m *Machine) reply(op *Op, out *Effects) {
 	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
 	switch op.reply {
 	case answered, refused:
+// resolve answers a message that waits for a later reply, with the error of the op if it has failed.
+func (m *Machine) resolve(r resolve, op *Op, out *Effects) {
+	if _, waits := m.later[r.Env]; !waits {
+		return
+	}
+	delete(m.later, r.Env)
+	if op.failed {
+		r.Value, r.Err = nil, fmt.Errorf("%w: the command that resolves it failed: %w", ErrNoReply, op.err)
+	}
+	out.Answers = append(out.Answers, Answer(r))
+}
+
 		if op.failed && op.stored {
 			a.Err = fmt.Errorf("%w: %w", ErrPartlyStored, op.err)
 		}

@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,14 @@ func (f fate) error() string {
 	default:
 		return "not stored, lost"
 	}
+}
+
+// errorOf names the errors for a command of which a part is stored or not.
+func (f fate) errorOf(partly bool) string {
+	if partly {
+		return strings.TrimPrefix(f.error(), "not stored, ")
+	}
+	return f.error()
 }
 
 // reference is an entity without pipelining: it completes each command before the next one, and it
@@ -128,22 +137,22 @@ func (r *reference) handle(m message) {
 			r.journal = append(r.journal, "foreign")
 		default:
 		}
-		err := f.error()
+		err := f.errorOf(stored)
 		if stored {
-			err = "partly stored, " + strings.TrimPrefix(err, "not stored, ")
+			err = "partly stored, " + err
 		}
 		r.answers[m.name] = "error " + err
+		r.resolve(h, "error no reply, "+f.errorOf(stored))
 		r.refold()
 		r.failed(f)
 		return
 	}
 	r.asked = append(r.asked, h.asked...)
-	for i := 0; i < len(h.resolved); i += 2 {
-		if k := slices.Index(r.waiting, h.resolved[i]); k >= 0 {
-			r.waiting = slices.Delete(r.waiting, k, k+1)
-			r.answers[h.resolved[i]] = h.resolved[i+1]
-		}
+	failure := ""
+	if h.failed {
+		failure = strings.Replace(h.reply, "error ", "error no reply, ", 1)
 	}
+	r.resolve(h, failure)
 	switch {
 	case h.stash || h.silent:
 	case h.later:
@@ -170,6 +179,16 @@ func (r *reference) handle(m message) {
 	if h.stop {
 		r.end()
 		r.refold()
+	}
+}
+
+// resolve answers the messages that a command resolves, with its failure if it has failed.
+func (r *reference) resolve(h *handling, failure string) {
+	for i := 0; i < len(h.resolved); i += 2 {
+		if k := slices.Index(r.waiting, h.resolved[i]); k >= 0 {
+			r.waiting = slices.Delete(r.waiting, k, k+1)
+			r.answers[h.resolved[i]] = cmp.Or(failure, h.resolved[i+1])
+		}
 	}
 }
 

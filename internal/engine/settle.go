@@ -206,20 +206,24 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.restart(cause, bySignal, out)
 }
 
-// giveUp answers an op with a unit that is not stored.
+// giveUp answers an op with a unit that is not stored, and the messages that the op resolves.
 func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
-	op.open = 0
-	err := cause
+	op.open, op.failed, op.err = 0, true, cause
+	if !op.stored && !errors.Is(cause, journal.ErrConflict) && !errors.Is(cause, journal.ErrRejected) {
+		op.err = fmt.Errorf("%w: %w", ErrNotStored, cause)
+	}
+	for _, r := range op.Requests {
+		if r, ok := r.(resolve); ok {
+			m.resolve(r, op, out)
+		}
+	}
 	switch {
 	case op.ended:
-		err = ErrNoReply
+		op.err = ErrNoReply
 	case op.stored:
-		err = fmt.Errorf("%w: %w", ErrPartlyStored, cause)
-	case errors.Is(cause, journal.ErrConflict), errors.Is(cause, journal.ErrRejected):
-	default:
-		err = fmt.Errorf("%w: %w", ErrNotStored, cause)
+		op.err = fmt.Errorf("%w: %w", ErrPartlyStored, cause)
 	}
-	out.Answers = append(out.Answers, Answer{Env: op.Env, Err: err})
+	out.Answers = append(out.Answers, Answer{Env: op.Env, Err: op.err})
 }
 
 func (m *Machine) dropPending() {

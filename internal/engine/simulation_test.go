@@ -49,6 +49,7 @@ var everyday = []string{
 var stashing = []string{
 	"stash", "even{stash}{reply}", "even{stash}{persist(@a) reply}", "persist(@a) unstash reply", "unstash reply",
 	"later", "persist(@a) later", "even{later}{reply}", "resolve(#) reply", "persist(@a) resolve(#) reply", "resolve(#)",
+	"resolve(#) persist(?)", "persist(@a) resolve(#) panic", "persist(@a) resolve(#) persist(@b)", "resolve(#) then(@1){panic}",
 }
 
 // deferring are commands with asynchronous callbacks. If an earlier write has an unknown outcome,
