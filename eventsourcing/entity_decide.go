@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"runtime/debug"
@@ -24,20 +25,16 @@ func (e *entity) Decide(op *engine.Op) {
 	}
 	if op.Env.Signal {
 		e.decideSignal(op)
-		return
-	}
-	if handle := e.host.model.commands[reflect.TypeOf(op.Env.Message)]; handle != nil {
+	} else if handle := e.host.model.commands[reflect.TypeOf(op.Env.Message)]; handle != nil {
 		e.applyDecision(op, handle(e, op.Env.Message))
-		return
-	}
-	switch m := op.Env.Message.(type) {
-	case inspection:
-		e.inspect(op, m)
-	case hosting.Start:
+	} else if i, ok := op.Env.Message.(inspection); ok {
+		e.inspect(op, i)
+	} else if _, ok := op.Env.Message.(hosting.Start); ok {
 		op.Answer(nil)
-	default:
+	} else {
 		op.Control(engine.Unhandled)
 	}
+	e.op = nil
 }
 
 // decideSignal calls the handler of a signal, unless a part rejects the signal.
@@ -62,6 +59,7 @@ func (e *entity) Call(op *engine.Op, fn any) {
 	op.Made = 0
 	defer e.leaveUserCode(op)
 	e.applyDecision(op, f(e))
+	e.op = nil
 }
 
 // State implements engine.Behavior: it encodes the state for a snapshot.
@@ -74,12 +72,14 @@ func (e *entity) State() *engine.State {
 	return s
 }
 
-// leaveUserCode is deferred by the methods that call user code. It records a panic.
+// leaveUserCode is deferred by the methods that call user code. It records a panic or a call of
+// runtime.Goexit, unless the method has ended and set e.op to nil.
 func (e *entity) leaveUserCode(op *engine.Op) {
-	e.op = nil
-	if v := recover(); v != nil {
-		op.Panicked(newPanicError(e.pid(), v))
+	if e.op == nil {
+		return
 	}
+	e.op = nil
+	op.Panicked(newPanicError(e.pid(), cmp.Or(recover(), any("runtime.Goexit was called"))))
 }
 
 // applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.

@@ -110,6 +110,7 @@ func (m *Machine) Init(cfg *Config, b Behavior, id string) {
 // and are whole microseconds.
 func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	m.now = now
+	out.More = true // if user code calls runtime.Goexit, Step does not end
 	switch in.Kind {
 	case Deliver:
 		m.deliver(in.Env, out)
@@ -137,7 +138,7 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	case Kill:
 		m.kill(in.Err, out)
 	}
-	m.pump(out)
+	out.More = m.pump(out)
 }
 
 // Block reports whether the writer accepts units. While blocked, the machine decides no message;
@@ -238,18 +239,20 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 	}
 	op := out.newOp()
 	op.Env, op.machine, op.nr = e, m, m.applied
-	m.b.Decide(op)
-	if op.open == 0 {
-		op.add(op.step())
-	}
-	m.ops++
-	if op.panicked {
-		m.broken = op.err
-		if _, ok := e.Message.(RecoveryCompleted); ok {
-			m.broken = &RecoveryFailed{Err: op.err}
+	defer func() { // also if user code calls runtime.Goexit
+		if op.open == 0 {
+			op.add(op.step())
 		}
-	}
-	m.link(op, out)
+		m.ops++
+		if op.panicked {
+			m.broken = op.err
+			if _, ok := e.Message.(RecoveryCompleted); ok {
+				m.broken = &RecoveryFailed{Err: op.err}
+			}
+		}
+		m.link(op, out)
+	}()
+	m.b.Decide(op)
 }
 
 // link moves the new steps of an op to the end of the pending list and numbers its units.
@@ -337,19 +340,15 @@ func (m *Machine) due(first, last uint64, matched bool) *State {
 // stepsPerPump limits the stashed messages per Step, so that a long stash does not occupy a worker.
 const stepsPerPump = 64
 
-// pump completes finished steps and decides waiting messages.
-func (m *Machine) pump(out *Effects) {
+// pump completes finished steps and decides waiting messages, unless it must be called again.
+func (m *Machine) pump(out *Effects) (more bool) {
 	for n := 0; ; n++ {
 		m.advance(out)
-		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) {
-			return
-		}
-		if m.stash.n == 0 || !m.canDecide() {
-			return
+		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) || m.stash.n == 0 || !m.canDecide() {
+			return false
 		}
 		if n == stepsPerPump {
-			out.More = true
-			return
+			return true
 		}
 		m.decide(m.stash.Pop(), out)
 	}

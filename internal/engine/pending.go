@@ -57,6 +57,7 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 		}
 		if !m.dropCalls && !s.op.panicked {
 			m.call(s.op, s.call, out)
+			return true
 		}
 	case finishStep:
 		if kept != nil && (s.op.barrier || s.op.pinned) {
@@ -64,14 +65,17 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 		}
 		m.unlink(s, kept)
 	}
-	op := s.op
+	m.completed(s.op, out)
+	return true
+}
+
+func (m *Machine) completed(op *Op, out *Effects) {
 	op.touched = true
 	op.open--
 	if op.open == 0 {
 		m.finish(op, out)
 		out.recycle(op)
 	}
-	return true
 }
 
 // mayCall reports whether a callback may run, or be dropped.
@@ -87,17 +91,20 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 
 func (m *Machine) call(op *Op, fn any, out *Effects) {
 	op.nr, op.replied = m.applied, false
+	defer func() { // also if user code calls runtime.Goexit
+		if op.panicked {
+			m.broken = op.err
+		}
+		if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
+			// Messages were decided before the callback ran, and the callback has seen their events.
+			// The reply of its op therefore waits until these events are durable.
+			op.ended = true
+			op.add(op.step())
+		}
+		m.link(op, out)
+		m.completed(op, out)
+	}()
 	m.b.Call(op, fn)
-	if op.panicked {
-		m.broken = op.err
-	}
-	if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
-		// Messages were decided before the callback ran, and the callback has seen their events.
-		// The reply of its op therefore waits until these events are durable.
-		op.ended = true
-		op.add(op.step())
-	}
-	m.link(op, out)
 }
 
 // unlink removes the step after prev from the pending list; prev is nil at the head.
@@ -148,13 +155,6 @@ func (m *Machine) finish(op *Op, out *Effects) {
 	}
 }
 
-func (m *Machine) reply(op *Op, out *Effects) {
-	if op.control&Stash != 0 {
-		return // the message is handled again
-	}
-	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
-	switch op.reply {
-	case answered, refused:
 // resolve answers a message that waits for a later reply, with the error of the op if it has failed.
 func (m *Machine) resolve(r resolve, op *Op, out *Effects) {
 	if _, waits := m.later[r.Env]; !waits {
@@ -167,6 +167,13 @@ func (m *Machine) resolve(r resolve, op *Op, out *Effects) {
 	out.Answers = append(out.Answers, Answer(r))
 }
 
+func (m *Machine) reply(op *Op, out *Effects) {
+	if op.control&Stash != 0 {
+		return // the message is handled again
+	}
+	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
+	switch op.reply {
+	case answered, refused:
 		if op.failed && op.stored {
 			a.Err = fmt.Errorf("%w: %w", ErrPartlyStored, op.err)
 		}
