@@ -382,11 +382,6 @@ func (h *host) drained(ctx context.Context) error {
 	}
 }
 
-func (h *host) kill() {
-	h.each(func(e *entity) { e.stop(stopKill) })
-	<-h.empty
-}
-
 func (h *host) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -555,5 +556,107 @@ func TestPanicAfterRecovery(t *testing.T) {
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2 3")
 		s.expectSaved()
+	})
+}
+
+// TestGoexit checks that a command whose code calls runtime.Goexit fails like one that panics, and
+// that the commands after it are handled.
+func TestGoexit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f      func(ctx *actorCtx, a *actor, c act) actorDecision
+		stored string
+	}{
+		"handler": {func(*actorCtx, *actor, act) actorDecision {
+			runtime.Goexit()
+			return actorDecision{}
+		}, ""},
+		"ReplyFunc": {func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"stored"}).ReplyFunc(func() string {
+				runtime.Goexit()
+				return ""
+			})
+		}, "stored "},
+		"Then": {func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"stored"}).Then(func(ctx *actorCtx) actorStep {
+				runtime.Goexit()
+				return ctx.Effect
+			}).Reply("")
+		}, "stored "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSharded(t)
+				s.open()
+				defer s.close()
+				s.mustAsk(recall)
+				release := s.block()
+				waits := s.asks(300, func(i int) func(*actorCtx, *actor, act) actorDecision {
+					if i == 1 {
+						return c.f
+					}
+					return addLines(fmt.Sprint(i))
+				})
+				release()
+				want := "0 " + c.stored
+				for i, wait := range waits {
+					text, err := wait()
+					switch p, ok := errors.AsType[*eventsourcing.PanicError](err); {
+					case i == 1 && (!ok || p.Value == nil):
+						t.Errorf("the error is %v, want a PanicError", err)
+					case i == 0:
+						expect(t, text, err, "0")
+					case i > 1:
+						want += fmt.Sprint(i, " ")
+						expect(t, text+" ", err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestCloseWhileHandlerBlocks checks that Close returns at the end of its context although handlers
+// block. The commands that wait for a worker end with an error at once.
+func TestCloseWhileHandlerBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharded(t)
+		s.cfg.Workers = 1
+		s.open()
+		blocked := make(chan struct{})
+		first := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+				<-blocked
+				return ctx.Persist(line{"x"}).Reply("")
+			})
+		})
+		synctest.Wait()
+		waits := s.asks(2, func(int) func(*actorCtx, *actor, act) actorDecision { return recall })
+		waits = append(waits, later(func() (string, error) { return s.askOf(t.Context(), "2", recall) }))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		expectError(t, s.rt.Close(ctx), context.DeadlineExceeded)
+		if d := time.Since(began); d < time.Second || d > 1200*time.Millisecond {
+			t.Errorf("Close took %v, want 1 s and a moment", d)
+		}
+		again, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		expectError(t, s.rt.Close(again), context.DeadlineExceeded)
+		close(blocked)
+		if err := s.rt.Close(t.Context()); err != nil {
+			t.Errorf("the second Close: %v", err)
+		}
+		if _, err := first(); !errors.Is(err, eventsourcing.ErrOutcomeUnknown) && !errors.Is(err, eventsourcing.ErrNotStored) {
+			t.Errorf("the blocked command ended with %v, want ErrOutcomeUnknown or ErrNotStored", err)
+		}
+		for _, wait := range waits[:2] {
+			_, err := wait()
+			expectError(t, err, eventsourcing.ErrStopped)
+		}
+		_, _ = waits[2]() // it may have been handled in time, by another worker
 	})
 }

@@ -222,10 +222,10 @@ func (e *entity) recover() {
 
 func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc, asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
-	if rt.obs.RecoveryStarted != nil {
 	if ctx.Err() != nil && rt.ctx.Err() == nil {
 		return // the entity was killed before its recovery could start
 	}
+	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid())
 	}
 	f := newFolding(e.host, e.pid())

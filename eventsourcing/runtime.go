@@ -201,8 +201,9 @@ func (r *Runtime) Store() store.DB { return r.cfg.Store }
 // Close stops the runtime. Entities handle the commands that they have received and stop; the
 // writer writes all queued events. If ctx ends first, the remaining work is aborted: callers get
 // ErrStopped, or ErrOutcomeUnknown if a write was in flight, and Close returns the cause of the
-// context. When Close returns, all goroutines of the runtime have ended. A second Close returns
-// nil when the first one has ended, and the cause of its own ctx if that ends first.
+// context. When Close returns, all goroutines of the runtime have ended, except those in which user
+// code still runs after the end of ctx. A second Close returns nil when all goroutines have ended,
+// and the cause of its own ctx if that ends first.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
@@ -215,7 +216,6 @@ func (r *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	r.closed = true
-	defer close(r.ended)
 	hosts := slices.Collect(maps.Values(r.hosts))
 	r.mu.Unlock()
 
@@ -236,19 +236,40 @@ func (r *Runtime) Close(ctx context.Context) error {
 	r.cancel()
 	if len(errs) > 0 {
 		for _, h := range hosts {
-			h.kill()
+			h.each(func(e *entity) { e.stop(stopKill) })
 		}
 	}
-	r.async.Wait()
-	r.recovery.wait()
-	r.stores.wait()
-	r.probes.wait()
+	quiet := make(chan struct{})
+	go func() {
+		r.workers.close()
+		r.async.Wait()
+		r.recovery.wait()
+		r.stores.wait()
+		r.probes.wait()
+		close(quiet)
+	}()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+		select {
+		case <-quiet:
+		case <-time.After(closeGrace):
+			errs = append(errs, fmt.Errorf("user code still runs: %w", context.Cause(ctx)))
+		}
+	}
 	if r.writer != nil {
 		errs = append(errs, r.writer.Close(ctx))
 	}
-	r.workers.close()
+	go func() {
+		<-quiet
+		close(r.ended)
+	}()
 	return errors.Join(errs...)
 }
+
+// closeGrace is how long Close waits after the end of its context for work that this end has
+// aborted.
+const closeGrace = 100 * time.Millisecond
 
 // newWriter returns a writer ID for a new incarnation. It is unique among all runtimes.
 func (r *Runtime) newWriter() string {

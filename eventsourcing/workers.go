@@ -76,7 +76,7 @@ func (w *workers) push(t *task) {
 		w.tail.next = t
 	}
 	w.tail = t
-	if !w.watching && w.idle == 0 && !w.closed {
+	if !w.watching && w.idle == 0 && len(w.running) > 0 {
 		w.watching = true
 		time.AfterFunc(slowTurn, w.watch)
 	}
@@ -101,8 +101,12 @@ func (w *workers) run(one *worker) {
 	defer w.done.Done()
 	var t *task // the current task
 	defer func() {
-		if t != nil { // user code called runtime.Goexit
-			w.replace(one, t)
+		if t != nil { // user code called runtime.Goexit: another worker takes over
+			w.mu.Lock()
+			w.leave(one)
+			w.start()
+			w.mu.Unlock()
+			w.push(t)
 		}
 	}()
 	out := w.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // it holds nothing else
@@ -141,15 +145,6 @@ func (w *workers) run(one *worker) {
 	}
 }
 
-// replace starts a worker for one that ended during a turn, and queues the task again.
-func (w *workers) replace(one *worker, t *task) {
-	w.mu.Lock()
-	w.leave(one)
-	w.start()
-	w.mu.Unlock()
-	w.push(t)
-}
-
 // slow returns the number of workers whose turn takes too long. mu is locked.
 func (w *workers) slow() int {
 	if len(w.running) == w.want && !w.watching {
@@ -174,7 +169,7 @@ func (w *workers) leave(one *worker) {
 func (w *workers) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.head == nil {
+	if w.head == nil || len(w.running) == 0 { // after close, no worker runs
 		w.watching = false
 		return
 	}

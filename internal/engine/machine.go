@@ -175,7 +175,6 @@ func (m *Machine) DurableNr() uint64 { return m.durable }
 // Writer returns the writer ID of this incarnation.
 func (m *Machine) Writer() string { return m.writer }
 
-// Recovering reports whether the instance is not yet recovered.
 // Draining reports whether the machine has received Drain or Kill and rejects further messages.
 func (m *Machine) Draining() bool { return m.draining }
 
@@ -188,9 +187,9 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 		m.answer(out, e, cmp.Or(m.killed, ErrStopped))
 	case m.phase == absent && e.Signal:
 		// The signal was meant for an instance that has ended. It does not start a new instance.
-	case m.stopping:
 	case m.stopping && (e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity):
 		m.after.Push(e) // it arrived after the decision to stop
+	case m.stopping:
 		m.overflow(e, out)
 	case m.stash.n == 0 && m.canDecide():
 		m.decide(e, out)
