@@ -255,7 +255,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 	in := engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
 		SequenceNr: f.seqNr, Time: f.time, Replayed: f.replayed, Writer: rt.newWriter(),
 	}}
-	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) })
+	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) }) //nolint:contextcheck // the entity outlives the recovery
 }
 
 func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects) {

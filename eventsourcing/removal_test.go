@@ -29,6 +29,7 @@ var errKilled = fmt.Errorf("moved: %w", eventsourcing.ErrStopped)
 type shardedScene struct {
 	*scene
 	connection hosting.Sharding
+	onGone     func()
 
 	mu    sync.Mutex
 	calls []string // of the hooks
@@ -38,8 +39,12 @@ func newSharded(tb testing.TB) *shardedScene {
 	tb.Helper()
 	s := &shardedScene{scene: newScene(tb)}
 	s.connection.Hooks = hosting.Hooks{
-		Route:  func(m hosting.Message) error { return s.connection.Host.Deliver(m) },
-		Gone:   func(string, bool) { s.report("gone") },
+		Route: func(m hosting.Message) error { return s.connection.Host.Deliver(m) },
+		Gone: func(string, bool) {
+			if s.report("gone"); s.onGone != nil {
+				s.onGone()
+			}
+		},
 		Busy:   func(string) { s.report("busy") },
 		Killed: errKilled,
 	}
@@ -108,18 +113,28 @@ func TestStopWithinTurn(t *testing.T) {
 						if n := len(instances); n == 0 || instances[n-1] != a {
 							instances = append(instances, a)
 						}
-						if i == at {
+						switch {
+						case i == at:
 							return ctx.Stop().Reply("")
+						case i < at: // nothing is pending, so the stop takes effect at once
+							return ctx.Reply("")
 						}
 						return ctx.Persist(line{fmt.Sprint(i)}).Reply("")
 					})
 				}
+				goneAt := 400 // the number of handled commands when Gone is called
+				s.onGone = func() { goneAt = len(handled) }
 				release()
+				synctest.Wait()
+				if goneAt != 400 {
+					t.Errorf("Gone was called after %d commands, want 400", goneAt)
+				}
+				s.onGone = nil
 				last := s.mustAsk(addLines("last"))
 				var want, stored []string
 				for i := range 400 {
 					want = append(want, fmt.Sprint(i))
-					if i != at {
+					if i > at {
 						stored = append(stored, fmt.Sprint(i))
 					}
 				}
@@ -449,8 +464,12 @@ func TestIdleStopIsReported(t *testing.T) {
 			s.connection.Host.Passivate("1")
 			release()
 			synctest.Wait()
-			if len(s.calls) != 1 {
-				t.Errorf("%d commands wait: the calls of hooks are %q, want one", n, s.calls)
+			want := "gone"
+			if n > 256 { // more than one turn
+				want = "busy"
+			}
+			if !slices.Equal(s.calls, []string{want}) {
+				t.Errorf("%d commands wait: the calls of hooks are %q, want %q", n, s.calls, want)
 			}
 		})
 	}
