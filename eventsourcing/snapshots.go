@@ -4,7 +4,9 @@
 package eventsourcing
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"time"
@@ -127,8 +129,8 @@ func (e *entity) notify(s Signal) {
 
 // removeSnapshots deletes snapshots and reports the outcome to the entity.
 func (e *entity) removeSnapshots(c snapshot.Criteria) {
-	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid(), c); err != nil {
-		e.notify(SnapshotsNotDeleted{Criteria: c, Err: err})
+	if err := e.deleteSnapshots(e.host.rt.ctx, c); err != nil {
+		e.notify(SnapshotsNotDeleted{Criteria: c, Err: fmt.Errorf("delete snapshots of %q: %w", e.pid(), err)})
 		return
 	}
 	e.notify(SnapshotsDeleted{Criteria: c})
@@ -136,7 +138,8 @@ func (e *entity) removeSnapshots(c snapshot.Criteria) {
 
 // removeEvents deletes events and reports the outcome to the entity.
 func (e *entity) removeEvents(r DeleteEvents) bool {
-	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid(), r); err != nil {
+	if err := e.deleteEvents(e.host.rt.ctx, r); err != nil {
+		err = fmt.Errorf("delete events of %q up to %d: %w", e.pid(), r.UpTo, err)
 		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return false
 	}
@@ -145,34 +148,49 @@ func (e *entity) removeEvents(r DeleteEvents) bool {
 }
 
 // deleteSnapshots deletes snapshots. It fails with ErrNotCovered if events are deleted and no
-// remaining snapshot would cover them.
-func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Criteria) (err error) {
+// remaining snapshot would cover them. It restores the newest snapshot if another process has
+// deleted events in the meantime that only this snapshot covers.
+func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error {
+	r := e.host.rt
 	if r.snapshots == nil {
 		return ErrNoSnapshots
 	}
-	defer r.lockDeletions(pid)()
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("delete snapshots of %q: %w", pid, err)
-		}
-	}()
 	if bad := c.CheckDelete(); bad != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, bad)
 	}
-	deleted, err := r.deletedTo(ctx, pid)
+	defer r.lockDeletions(e.pid())()
+	remains := func(md snapshot.Metadata) bool { return !c.Matches(md) }
+	before, err := r.deletedTo(ctx, e.pid())
+	if err == nil && before > 0 {
+		_, err = e.cover(ctx, before, remains)
+	}
 	if err != nil {
+		return fmt.Errorf("events up to %d are deleted: %w", before, err)
+	}
+	var newest snapshot.Snapshot // if it is to be deleted
+	for md, err := range r.snapshots.List(ctx, e.pid(), snapshot.Latest()) {
+		if err == nil && c.Matches(md) {
+			newest, err = r.snapshots.Load(ctx, e.pid(), c)
+		}
+		if err != nil && !errors.Is(err, snapshot.ErrCorrupt) && !errors.Is(err, snapshot.ErrNotFound) {
+			return err
+		}
+		break
+	}
+	if err = r.snapshots.Delete(ctx, e.pid(), c); err != nil || newest.SequenceNr == 0 {
 		return err
 	}
-	if deleted > 0 {
-		if err = r.covered(ctx, pid, deleted, func(md snapshot.Metadata) bool { return !c.Matches(md) }); err != nil {
-			return fmt.Errorf("events up to %d are deleted: %w", deleted, err)
+	after, err := r.deletedTo(ctx, e.pid())
+	if err == nil && after > before {
+		if _, err = e.cover(ctx, after, remains); err != nil {
+			err = cmp.Or(r.snapshots.Save(ctx, newest), err)
 		}
 	}
-	return r.snapshots.Delete(ctx, pid, c)
+	return err
 }
 
-// lockDeletions serializes the deletions of one entity, so that no other deletion runs between the
-// check and the deletion. Entities with the same hash share a lock.
+// lockDeletions serializes the deletions of one entity, so that no other deletion of this process
+// runs between the check and the deletion. Entities with the same hash share a lock.
 func (r *Runtime) lockDeletions(pid string) (unlock func()) {
 	c := r.deletions[maphash.String(r.hash, pid)%uint64(len(r.deletions))]
 	c <- struct{}{}
@@ -194,37 +212,53 @@ func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
 }
 
 // deleteEvents deletes the events up to d.UpTo. Unless d.Abandon is set, a stored snapshot must
-// cover them.
-func (r *Runtime) deleteEvents(ctx context.Context, pid string, d DeleteEvents) error {
+// cover them. deleteEvents restores this snapshot if another process has deleted it in the
+// meantime.
+func (e *entity) deleteEvents(ctx context.Context, d DeleteEvents) error {
+	r := e.host.rt
 	if r.journal == nil {
 		return ErrNoJournal
 	}
-	defer r.lockDeletions(pid)()
-	var err error
-	if !d.Abandon {
-		err = r.covered(ctx, pid, d.UpTo, func(snapshot.Metadata) bool { return true })
+	defer r.lockDeletions(e.pid())()
+	if d.Abandon {
+		return r.journal.DeleteTo(ctx, e.pid(), d.UpTo)
 	}
-	if err == nil {
-		err = r.journal.DeleteTo(ctx, pid, d.UpTo)
-	}
+	s, err := e.cover(ctx, d.UpTo, snapshot.Latest().Matches)
 	if err != nil {
-		return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)
+		return err
 	}
-	return nil
+	err = r.journal.DeleteTo(ctx, e.pid(), d.UpTo)
+	for _, failed := range r.snapshots.List(ctx, e.pid(), snapshot.At(s.SequenceNr)) {
+		return cmp.Or(err, failed)
+	}
+	return cmp.Or(err, r.snapshots.Save(ctx, s))
 }
 
-// covered returns nil if a snapshot is stored whose sequence number is at least upTo and for which
-// counts returns true. Otherwise it returns ErrNotCovered.
-func (r *Runtime) covered(ctx context.Context, pid string, upTo uint64, counts func(snapshot.Metadata) bool) error {
+// cover returns the newest snapshot that counts, that covers the events up to a sequence number,
+// and that can be decoded. If there is none, the error matches ErrNotCovered. A recovery tries as
+// many snapshots.
+func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Metadata) bool) (s snapshot.Snapshot, failed error) {
+	r, c, tried, failed := e.host.rt, snapshot.Latest(), 0, ErrNotCovered
 	if r.snapshots == nil {
-		return ErrNotCovered
+		return s, failed
 	}
-	c := snapshot.Latest()
 	c.MinSequenceNr = upTo
-	for md, err := range r.snapshots.List(ctx, pid, c) {
-		if err != nil || counts(md) {
-			return err
+	for md, err := range r.snapshots.List(ctx, e.pid(), c) {
+		switch {
+		case err != nil:
+			return s, err
+		case !counts(md):
+			continue
+		case tried == maxSnapshotAttempts:
+			return s, failed
 		}
+		if s, err = r.snapshots.Load(ctx, e.pid(), snapshot.At(md.SequenceNr)); err == nil {
+			_, err = e.host.model.restore(e.pid(), s.Manifest, s.Payload)
+		}
+		if err == nil {
+			return s, nil
+		}
+		tried, failed = tried+1, fmt.Errorf("%w: snapshot at %d: %w", ErrNotCovered, md.SequenceNr, err)
 	}
-	return ErrNotCovered
+	return s, failed
 }

@@ -287,6 +287,126 @@ func TestDeletingEvents(t *testing.T) {
 	})
 }
 
+// TestDeletionNeedsAReadableSnapshot checks that a stored snapshot covers events only if it can be
+// loaded and decoded: events and older snapshots stay otherwise.
+func TestDeletionNeedsAReadableSnapshot(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(s *scene, newest snapshot.Snapshot) snapshot.Snapshot{
+		"payload": func(_ *scene, newest snapshot.Snapshot) snapshot.Snapshot {
+			newest.Payload = []byte{0xc1}
+			return newest
+		},
+		"version": func(_ *scene, newest snapshot.Snapshot) snapshot.Snapshot {
+			newest.Manifest += "@9"
+			return newest
+		},
+		"corrupt": func(s *scene, newest snapshot.Snapshot) snapshot.Snapshot {
+			at := func(c snapshottest.Call) bool { return c.Criteria.MaxSequenceNr >= newest.SequenceNr }
+			s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, When: at, Times: -1, Err: snapshot.ErrCorrupt})
+			return newest
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t).withSignals().open()
+				defer s.close()
+				save := request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() })
+				drop := func(upTo uint64) {
+					s.mustAsk(request(func(ctx *actorCtx) actorStep {
+						return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: upTo})
+					}))
+					synctest.Wait()
+				}
+				s.mustAsk(addLines("1", "2", "3"))
+				s.mustAsk(save)
+				s.mustAsk(addLines("4", "5", "6"))
+				s.mustAsk(save)
+				synctest.Wait()
+				newest, err := s.snapshots.Load(t.Context(), "actor|1", snapshot.Latest())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.snapshots.Save(t.Context(), damage(s, newest)); err != nil {
+					t.Fatal(err)
+				}
+				s.take()
+				drop(6)
+				if h, ok := s.take()[0].(eventsourcing.EventsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
+					t.Errorf("the signal is %+v, want EventsNotDeleted with ErrNotCovered", h)
+				}
+				s.expectStored("1", "2", "3", "4", "5", "6")
+				drop(2)
+				s.expectStored("3", "4", "5", "6")
+				s.take()
+				s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.At(3)) }))
+				synctest.Wait()
+				if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
+					t.Errorf("the signal is %+v, want SnapshotsNotDeleted with ErrNotCovered", h)
+				}
+				s.expectSaved(6, 3)
+				if name != "corrupt" { // a store that fails on its newest snapshot loads an older one itself
+					s.reopen()
+					expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
+				}
+			})
+		})
+	}
+}
+
+// TestDeletionsOfTwoProcesses deletes events in one process while another one deletes the snapshot
+// that covers them. The snapshot is restored.
+func TestDeletionsOfTwoProcesses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).withSignals().open()
+		defer s.close()
+		saveNow := request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() })
+		s.mustAsk(addLines("1", "2", "3"))
+		s.mustAsk(saveNow)
+		synctest.Wait()
+		s.take()
+
+		// The other process deletes the snapshot after the check, before the events are deleted.
+		deletion := s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Stall})
+		s.mustAsk(request(func(ctx *actorCtx) actorStep {
+			return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: 2})
+		}))
+		<-deletion.Struck()
+		if err := s.snapshots.Delete(t.Context(), "actor|1", snapshot.Criteria{All: true}); err != nil {
+			t.Fatal(err)
+		}
+		deletion.Release()
+		synctest.Wait()
+		if h, ok := s.take()[0].(eventsourcing.EventsDeleted); !ok {
+			t.Errorf("the signal is %+v, want EventsDeleted", h)
+		}
+		s.expectStored("3")
+		s.expectSaved(3)
+		s.reopen()
+		expect(t, s.mustAsk(addLines("4", "5")), nil, "1 2 3 4 5")
+		s.mustAsk(saveNow)
+		synctest.Wait()
+		s.take()
+
+		// The other process deletes events after the check, before the snapshots are deleted.
+		stalled := s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpDelete, Do: snapshottest.Stall})
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.At(5)) }))
+		<-stalled.Struck()
+		if err := s.journal.DeleteTo(t.Context(), "actor|1", 4); err != nil {
+			t.Fatal(err)
+		}
+		stalled.Release()
+		synctest.Wait()
+		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
+			t.Errorf("the signal is %+v, want SnapshotsNotDeleted with ErrNotCovered", h)
+		}
+		s.expectSaved(5, 3)
+		s.reopen()
+		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5")
+	})
+}
+
 // TestSnapshotsWhen checks that a snapshot is saved after each line "save".
 func TestSnapshotsWhen(t *testing.T) {
 	t.Parallel()

@@ -146,18 +146,26 @@ func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) 
 	var in instance
 	err := catchPanic(typ.Name, func() (err error) {
 		m := modelOf(&typ)
-		if err = m.prepareState(); err != nil {
-			return err
+		if err = m.prepareState(); err == nil {
+			in, err = m.restore(journal.JoinID(typ.Name, id), manifest, payload)
 		}
-		if in, err = m.newInstance(id, journal.JoinID(typ.Name, id)); err != nil {
-			return err
-		}
-		return m.decode(manifest, payload, in.state)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return as[*S](in.state), nil
+}
+
+// restore returns a new instance with the state of a snapshot.
+func (m *model) restore(pid, manifest string, payload []byte) (in instance, err error) {
+	err = catchPanic(pid, func() error {
+		if in, err = m.newInstance(cutID(pid, m.name), pid); err != nil {
+			return err
+		}
+		return m.decode(manifest, payload, in.state)
+	})
+	return in, err
 }
 
 type inspection struct {

@@ -491,7 +491,14 @@ func (l *ledger) save(ctx context.Context, h head, state []byte) error {
 	if len(stored) <= l.keep {
 		return nil
 	}
-	// The oldest kept snapshot covers the deleted events.
+	// The oldest kept snapshot covers the deleted events, and so does the new one.
+	back, err := l.snapshots.Load(ctx, l.id, snapshot.At(h.rev))
+	if err == nil && (back.Manifest != l.state || !bytes.Equal(back.Payload, state)) {
+		err = snapshot.ErrCorrupt
+	}
+	if err != nil {
+		return fmt.Errorf("read back the snapshot at %d: %w", h.rev, err)
+	}
 	oldest := stored[l.keep]
 	if err := l.journal.DeleteTo(ctx, l.id, oldest); err != nil {
 		return fmt.Errorf("delete the events up to %d: %w", oldest, err)

@@ -143,6 +143,7 @@ type recordedSnapshots struct {
 	mu    sync.Mutex
 	saved []uint64
 	fail  error
+	torn  bool // half of each payload is stored
 }
 
 func (r *recordedSnapshots) Save(ctx context.Context, s snapshot.Snapshot) error {
@@ -152,6 +153,9 @@ func (r *recordedSnapshots) Save(ctx context.Context, s snapshot.Snapshot) error
 		return r.fail
 	}
 	r.saved = append(r.saved, s.SequenceNr)
+	if r.torn {
+		s.Payload = s.Payload[:len(s.Payload)/2]
+	}
 	return r.Store.Save(ctx, s)
 }
 
@@ -245,16 +249,20 @@ func TestUnreadableSnapshots(t *testing.T) {
 	}
 }
 
-// TestSnapshotSaveFails checks that a failed snapshot is not an error, and that no event is deleted
-// in this case.
+// TestSnapshotSaveFails checks that a snapshot that fails or cannot be read back is not an error,
+// and that no event is deleted in this case.
 func TestSnapshotSaveFails(t *testing.T) {
 	t.Parallel()
-	j := inmem.NewJournal()
-	s := &recordedSnapshots{Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")}
-	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
-	settle(t, cfg, 10)
-	if _, events := numbers(t, j, s, accountID); len(events) != 12 {
-		t.Errorf("the events %v are stored, want 12 events", events)
+	for name, s := range map[string]*recordedSnapshots{
+		"fails": {Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")},
+		"torn":  {Store: inmem.NewSnapshotStore(), torn: true},
+	} {
+		j := inmem.NewJournal()
+		cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
+		settle(t, cfg, 10)
+		if _, events := numbers(t, j, s, accountID); len(events) != 12 {
+			t.Errorf("%s: the events %v are stored, want 12 events", name, events)
+		}
 	}
 }
 
