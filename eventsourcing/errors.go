@@ -48,7 +48,7 @@ var (
 	// ErrNoSnapshots means that a snapshot was requested in a runtime without a snapshot store.
 	ErrNoSnapshots = errors.New("eventsourcing: the runtime has no snapshot store")
 	// ErrNotCovered means that after a deletion no stored snapshot that can be decoded would cover the
-	// deleted events.
+	// deleted events, or that only this node of a cluster can read it.
 	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")
 	// ErrWrongReply means that the reply does not have the type that the command declares.
 	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")

@@ -135,9 +135,11 @@ type host struct {
 	seed   maphash.Seed
 	shards [hostShards]hostShard
 	sweep  *time.Timer
-	count  atomic.Int64  // entities in the shards
-	empty  chan struct{} // closed when the host is closed and no entity is left
-	once   sync.Once
+	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
+	nodeLocal bool
+	count     atomic.Int64  // entities in the shards
+	empty     chan struct{} // closed when the host is closed and no entity is left
+	once      sync.Once
 }
 
 const hostShards = 64
@@ -181,6 +183,11 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 	h := &host{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
 	if s := hosting.ShardingOf(opts.hostOption); s != nil {
 		h.hooks, s.Host = s.Hooks, shardedHost{h}
+		h.nodeLocal = hosting.NodeLocal(rt.journal, rt.snapshots)
+	}
+	if h.nodeLocal && m.snapshots.deleteEvents {
+		return nil, fmt.Errorf("%w: Type.Snapshots.DeleteEvents: the snapshot store is local to this node, and the journal is not: "+
+			"an entity that moves to another node would lose its deleted events", ErrInvalid)
 	}
 	for i := range h.shards {
 		h.shards[i].entities = make(map[string]*entity)

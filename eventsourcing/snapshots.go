@@ -239,7 +239,7 @@ func (e *entity) deleteEvents(ctx context.Context, d DeleteEvents) error {
 // many snapshots.
 func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Metadata) bool) (s snapshot.Snapshot, failed error) {
 	r, c, tried, failed := e.host.rt, snapshot.Latest(), 0, ErrNotCovered
-	if r.snapshots == nil {
+	if r.snapshots == nil || e.host.nodeLocal {
 		return s, failed
 	}
 	c.MinSequenceNr = upTo

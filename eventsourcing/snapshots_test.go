@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/snapshot/snapshottest"
+	"github.com/refold-io/refold/store"
 )
 
 // TestRetention checks which snapshots and which events remain.
@@ -404,6 +405,66 @@ func TestDeletionsOfTwoProcesses(t *testing.T) {
 		s.expectSaved(5, 3)
 		s.reopen()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5")
+	})
+}
+
+// localStore is a snapshot store that is local to one node of a cluster.
+type localStore struct{ *snapshottest.Faulty }
+
+func (localStore) Local() bool { return true }
+
+// localJournal is a journal that is local to one node of a cluster.
+type localJournal struct{ *journaltest.Faulty }
+
+func (localJournal) Local() bool { return true }
+
+// TestLocalSnapshots checks that entities that move between nodes delete no events of a shared
+// journal if their snapshots stay on one node.
+func TestLocalSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharded(t)
+		s.withSignals()
+		s.cfg.Store = store.Of(s.journal, localStore{s.snapshots})
+		typ := s.typ
+		typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1, Keep: 1, DeleteEvents: true}
+		host := func(db store.DB, typ eventsourcing.Type[actor, actorEvent], opts eventsourcing.HostOptions) error {
+			rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = eventsourcing.HostWith(rt, typ, opts)
+			if err := rt.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return err
+		}
+		if err := host(s.cfg.Store, typ, s.opts); !errors.Is(err, eventsourcing.ErrInvalid) || !strings.Contains(err.Error(), "Type.Snapshots.DeleteEvents") {
+			t.Errorf("HostWith with sharding: %v, want ErrInvalid for Type.Snapshots.DeleteEvents", err)
+		}
+		for name, err := range map[string]error{
+			"without sharding":     host(s.cfg.Store, typ, eventsourcing.HostOptions{}),
+			"with shared stores":   host(store.Of(s.journal, s.snapshots), typ, s.opts),
+			"with a local journal": host(store.Of(localJournal{s.journal}, localStore{s.snapshots}), typ, s.opts),
+		} {
+			if err != nil {
+				t.Errorf("HostWith %s: %v", name, err)
+			}
+		}
+
+		s.open()
+		defer s.close()
+		s.mustAsk(addLines("1"))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		s.take()
+		s.mustAsk(request(func(ctx *actorCtx) actorStep {
+			return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: 1})
+		}))
+		synctest.Wait()
+		if h, ok := s.take()[0].(eventsourcing.EventsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
+			t.Errorf("the signal is %+v, want EventsNotDeleted with ErrNotCovered", h)
+		}
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -33,8 +34,8 @@ import (
 type Options struct {
 	// State is where the coordinator stores the allocation of shards: JournalStores or
 	// ReplicatedStores. Defaults to JournalStores with the journal and the snapshot store of the
-	// runtime, which all nodes must share; required if the runtime has no journal. A proxy ignores
-	// it.
+	// runtime, which all nodes must share; required if the runtime has no journal. A snapshot store
+	// that is local to one node (see snapshot.Local) is left out. A proxy ignores the field.
 	State CoordinatorStores
 	// Host are options of the entities, such as the pauses after failures. PassivateAfter must not
 	// be set: see Passivation.
@@ -132,7 +133,11 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 		o.Strategy = Pure(allocation.LeastShards{})
 	}
 	if o.State == nil && rt != nil && rt.Store() != nil && rt.Store().Journal() != nil {
-		o.State = JournalStores{Journal: rt.Store().Journal(), Snapshots: rt.Store().Snapshots()}
+		stores := JournalStores{Journal: rt.Store().Journal(), Snapshots: rt.Store().Snapshots()}
+		if hosting.NodeLocal(stores.Journal, stores.Snapshots) {
+			stores.Snapshots = nil
+		}
+		o.State = stores
 	}
 	t := &o.Tuning
 	t.BufferSize = cmp.Or(t.BufferSize, 100_000)

@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 // TestHostAgain checks that Host with an ended context registers nothing, and that a later call
@@ -83,6 +86,60 @@ func (b bare) OpenCoordinator(sharding.Scope) (sharding.CoordinatorStore, error)
 func (b bare) OpenEntities(sharding.Scope) (sharding.RememberStore, error) {
 	b.open()
 	return nil, nil //nolint:nilnil // the case that is tested
+}
+
+// A tally is an aggregate that saves snapshots.
+type (
+	tally   struct{ Sum int }
+	counted struct{ N int }
+	count   struct {
+		eventsourcing.Command[tally, int]
+		N int
+	}
+)
+
+func (t *tally) apply(e counted) { t.Sum += e.N }
+
+func (t *tally) count(ctx *eventsourcing.Context[tally, counted, int], c count) eventsourcing.Decision[tally, counted, int] {
+	return ctx.Persist(counted{c.N}).ReplyFunc(func() int { return t.Sum })
+}
+
+// localSnapshots is a snapshot store that is local to one node.
+type localSnapshots struct{ inmem.SnapshotStore }
+
+func (*localSnapshots) Local() bool { return true }
+
+// TestHostWithLocalSnapshots checks that events of a shared journal are not deleted if only one node
+// can read the snapshots that cover them.
+func TestHostWithLocalSnapshots(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.join("a")
+		w.up(a)
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(w.journal, &localSnapshots{})})
+		w.must(err)
+		w.Cleanup(func() { w.must(rt.Close(context.Background())) })
+		typ := eventsourcing.Type[tally, counted]{
+			Name:      "tally",
+			New:       func(string) *tally { return &tally{} },
+			Apply:     (*tally).apply,
+			Events:    codec.Types(codec.Name[counted]("counted")),
+			Commands:  eventsourcing.Commands(eventsourcing.On("count", (*tally).count)),
+			Snapshots: eventsourcing.Snapshots[tally, counted]{Every: 1, Keep: 1, DeleteEvents: true},
+		}
+		for want, state := range map[string]sharding.CoordinatorStores{
+			"Type.Snapshots.DeleteEvents": nil,
+			"JournalStores.Snapshots":     sharding.JournalStores{Journal: w.journal, Snapshots: &localSnapshots{}},
+		} {
+			_, err := sharding.Host(w.Context(), a.Node, rt, typ, sharding.Options{State: state})
+			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				w.Errorf("Host: %v, want ErrInvalid with %q", err, want)
+			}
+		}
+		typ.Snapshots.DeleteEvents = false
+		_, err = sharding.Host(w.Context(), a.Node, rt, typ, sharding.Options{})
+		w.must(err)
+	})
 }
 
 // TestHostFails checks that errors of stores and of the type match ErrInvalid and name the cause.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -193,7 +194,8 @@ type JournalStores struct {
 	// Journal is the journal, the same for all nodes of the cluster. Required.
 	Journal journal.Journal
 	// Snapshots is the snapshot store, the same for all nodes. Defaults to none: all events are
-	// kept and replayed.
+	// kept and replayed. A store that is local to one node (see snapshot.Local) is refused, unless
+	// the journal is local as well.
 	Snapshots snapshot.Store
 	// SnapshotEvery is the number of events between snapshots. Defaults to 1,000.
 	SnapshotEvery int
@@ -214,6 +216,9 @@ func (c JournalStores) validate() error {
 		errs.Addf("JournalStores.Journal", "is required")
 	}
 	fielderror.NotNegative(&errs, "JournalStores.SnapshotEvery", c.SnapshotEvery)
+	if hosting.NodeLocal(c.Journal, c.Snapshots) {
+		errs.Addf("JournalStores.Snapshots", "is local to this node, and the journal is not: other nodes would lose the deleted events")
+	}
 	return errs.Err(ErrInvalid)
 }
 

@@ -99,6 +99,12 @@ func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	return err
 }
 
+// Local implements Local.
+func (g *guarded) Local() bool {
+	l, ok := g.store.(Local)
+	return ok && l.Local()
+}
+
 // Close closes the wrapped store and waits for calls that are still running.
 func (g *guarded) Close() error {
 	g.mu.Lock()

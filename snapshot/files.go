@@ -24,6 +24,9 @@ type FilesConfig struct {
 	// MaxLoadAttempts is the number of matching snapshots that Load tries to read before it fails.
 	// Defaults to 3.
 	MaxLoadAttempts int
+	// Shared declares that the directory is on a file system that all nodes of a cluster share, see
+	// Local.
+	Shared bool
 	// Logger logs a warning for each damaged snapshot that Load skips. Defaults to a logger that
 	// discards.
 	Logger *slog.Logger
@@ -56,7 +59,13 @@ type Files struct {
 	open *plugin.Handle
 }
 
-var _ Store = (*Files)(nil)
+var (
+	_ Store = (*Files)(nil)
+	_ Local = (*Files)(nil)
+)
+
+// Local implements Local. See FilesConfig.Shared.
+func (f *Files) Local() bool { return !f.cfg.Shared }
 
 // OpenFiles opens the store in a directory and creates the directory if necessary. It removes the
 // files of interrupted saves. It fails if the directory is not writable, or with ErrNewerVersion if

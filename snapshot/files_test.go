@@ -43,6 +43,7 @@ func TestFilesConformance(t *testing.T) {
 			tb.Helper()
 			flipBit(tb, store.(*snapshot.Files).Path(m), -1) //nolint:errcheck // it is one
 		},
+		Local:      true,
 		MaxPayload: 8 << 20,
 	})
 }

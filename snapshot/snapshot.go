@@ -78,6 +78,15 @@ type Store interface {
 	Close() error
 }
 
+// Local is implemented by a Store that may be local to one node of a cluster, and by a journal with
+// the same property. A store without it is shared by all nodes. Package sharding refuses to delete
+// events of a shared journal that only a local snapshot covers. A wrapper of a Store forwards the
+// call.
+type Local interface {
+	// Local reports whether only processes on this machine can read the data.
+	Local() bool
+}
+
 const (
 	maxIDLength = 512
 	maxManifest = 4096

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // Signal is implemented by types that embed IsSignal. Programs can't add signals.
@@ -202,6 +204,17 @@ func Shard(options interface{ shard(s *Sharding) }, s *Sharding) { options.shard
 
 // ShardingOf returns the argument of Shard, nil if it was not called.
 func ShardingOf(o HostOption) *Sharding { return o.sharding }
+
+// NodeLocal reports whether a snapshot store is local to this node although the journal is not: an
+// entity that moves to another node finds its events there, but not its snapshots.
+func NodeLocal(j journal.Journal, s snapshot.Store) bool {
+	local, ok := s.(snapshot.Local)
+	if !ok || !local.Local() {
+		return false
+	}
+	local, ok = journal.As[snapshot.Local](j)
+	return !ok || !local.Local()
+}
 
 // Hooks are calls of a host of entities to package sharding. None may block.
 type Hooks struct {

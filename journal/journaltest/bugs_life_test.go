@@ -226,6 +226,11 @@ func lifeBugs() []planted {
 	}
 	return []planted{
 		{
+			name:  "is local to one node",
+			finds: []string{"Local"},
+			plant: func() bug { return bug{local: true} },
+		},
+		{
 			name:  "a second Close fails",
 			finds: []string{"CloseTwice"},
 			plant: func() bug {

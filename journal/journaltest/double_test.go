@@ -44,7 +44,10 @@ type bug struct {
 	survive func(id string, events []journal.Event, deleted int) ([]journal.Event, int)
 	// stall replaces Config.Stall.
 	stall func(d *double) (release func())
+	local bool
 }
+
+func (d *double) Local() bool { return d.bug.local }
 
 var (
 	_ journal.Journal  = (*double)(nil)

@@ -13,6 +13,11 @@ import (
 
 func closeChecks() []check {
 	return []check{
+		{"Local", "the journal reports whether it is local to one node, as Config.Local claims", base, func(f *fixture) {
+			if l, ok := journal.As[interface{ Local() bool }](f.j); f.cfg.Local != (ok && l.Local()) {
+				f.Errorf("snapshot.Local reports %t, want %t", !f.cfg.Local, f.cfg.Local)
+			}
+		}},
 		{"CloseTwice", "a second Close does nothing", base, func(f *fixture) {
 			f.store(write("closed", "w", 0, 1))
 			f.within("Close", func() {

@@ -43,6 +43,9 @@ type Config struct {
 	// negative value means no limit. Defaults to 64 MiB.
 	MaxWrite int
 
+	// Local claims that the journal is local to one node, see snapshot.Local.
+	Local bool
+
 	// Timeout is how long a check may take before the suite reports that the journal hangs.
 	// Defaults to five minutes.
 	Timeout time.Duration

@@ -31,6 +31,8 @@ type unqueried struct {
 	all lasting
 }
 
+func (u unqueried) Local() bool { return u.all.Local() }
+
 func asLasting(tb testing.TB, j journal.Journal) lasting {
 	tb.Helper()
 	if u, ok := j.(unqueried); ok {
@@ -56,6 +58,7 @@ func TestJournalConformance(t *testing.T) {
 	t.Parallel()
 	journaltest.Run(t, journaltest.Config{
 		Timeout: patience,
+		Local:   true,
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			return inDir(tb, tb.TempDir())
@@ -95,6 +98,7 @@ func TestCrashConformance(t *testing.T) {
 	}
 	journaltest.Run(t, journaltest.Config{
 		Timeout: patience,
+		Local:   true,
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			return openDisk(tb, newDisk(faultNone, 0, 1))
@@ -153,5 +157,6 @@ func TestSnapshotConformance(t *testing.T) {
 				tb.Fatalf("damage: %v", err)
 			}
 		},
+		Local: true,
 	})
 }

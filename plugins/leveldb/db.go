@@ -285,6 +285,9 @@ type handle struct {
 	db   *DB
 }
 
+// Local implements snapshot.Local: only processes on this machine can read the data.
+func (handle) Local() bool { return true }
+
 // use returns the engine for one call or one page. The caller must call release.
 func (h *handle) use(ctx context.Context, writing bool) (*engine, error) {
 	if ctx.Err() != nil {

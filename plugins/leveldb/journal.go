@@ -13,6 +13,7 @@ import (
 
 	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // Journal is the journal of a DB. It implements journal.Journal, journal.IDLister and
@@ -35,6 +36,7 @@ var (
 	_ journal.Journal  = (*Journal)(nil)
 	_ journal.IDLister = (*Journal)(nil)
 	_ journal.Querier  = (*Journal)(nil)
+	_ snapshot.Local   = (*Journal)(nil)
 )
 
 // Close implements journal.Journal. See DB.Journal.

@@ -167,7 +167,10 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 // appends share a sync.
 type SnapshotStore struct{ handle }
 
-var _ snapshot.Store = (*SnapshotStore)(nil)
+var (
+	_ snapshot.Store = (*SnapshotStore)(nil)
+	_ snapshot.Local = (*SnapshotStore)(nil)
+)
 
 // Close implements snapshot.Store. See DB.Journal.
 func (s *SnapshotStore) Close() error { return s.db.handles.Close(s.open, s.db.Close) }

@@ -61,6 +61,7 @@ func faults() map[string]func(d *double) {
 
 		"EndedContext":     ignoresContext,
 		"Closed":           func(d *double) { d.close = func() error { return nil } },
+		"Local":            func(d *double) { d.local = true },
 		"CloseMeanwhile":   closesUnderCalls,
 		"ReplaceMeanwhile": replacesInTwoSteps,
 		"DeleteMeanwhile":  deletesTooMuch,

@@ -29,6 +29,11 @@ func callChecks() []check {
 				}
 			}
 		}},
+		{"Local", "the store reports whether it is local to one node, as Config.Local claims", always, func(p *probe) {
+			if l, ok := p.store.(snapshot.Local); p.cfg.Local != (ok && l.Local()) {
+				p.Errorf("snapshot.Local reports %t, want %t", !p.cfg.Local, p.cfg.Local)
+			}
+		}},
 		{"CloseMeanwhile", "a call that is concurrent with Close succeeds or fails with ErrClosed", always, (*probe).closeMeanwhile},
 		{"ReplaceMeanwhile", "during a replacement a load returns the old or the new snapshot, never a mixture and never ErrNotFound", always, (*probe).replaceMeanwhile},
 		{"DeleteMeanwhile", "a load finds the newest snapshot while older ones are being deleted", always, (*probe).deleteMeanwhile},

@@ -16,6 +16,7 @@ import (
 // double is a correct store whose methods a test may replace. Its snapshots can be damaged.
 type double struct {
 	inner *inmem.SnapshotStore
+	local bool
 
 	mu      sync.Mutex
 	damaged map[snapshot.Metadata]bool
@@ -49,6 +50,8 @@ func (d *double) Delete(ctx context.Context, id string, c snapshot.Criteria) err
 }
 
 func (d *double) Close() error { return d.close() }
+
+func (d *double) Local() bool { return d.local }
 
 func (d *double) saveWell(ctx context.Context, s snapshot.Snapshot) error {
 	d.mu.Lock()

@@ -122,6 +122,12 @@ func (i *Injected) Release() {
 	i.state.Open()
 }
 
+// Local implements snapshot.Local.
+func (f *Faulty) Local() bool {
+	l, ok := f.inner.(snapshot.Local)
+	return ok && l.Local()
+}
+
 // Save implements snapshot.Store.
 func (f *Faulty) Save(ctx context.Context, s snapshot.Snapshot) error {
 	if err := f.strike(ctx, Call{Op: OpSave, ID: s.ID, Snapshot: s}); err != nil {

@@ -26,6 +26,9 @@ type Config struct {
 	// Optional. Without Damage, the cases of damaged snapshots are left out.
 	Damage func(tb testing.TB, store snapshot.Store, m snapshot.Metadata)
 
+	// Local claims that the store is local to one node, see snapshot.Local.
+	Local bool
+
 	// MaxPayload is the size of the largest payload in bytes that is tried. It should be near the
 	// limit that the store documents. Defaults to 4 MiB.
 	MaxPayload int
