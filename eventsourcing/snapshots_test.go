@@ -434,8 +434,8 @@ func TestLocalSnapshots(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = eventsourcing.HostWith(rt, typ, opts)
-			if err := rt.Close(t.Context()); err != nil {
-				t.Fatal(err)
+			if closed := rt.Close(t.Context()); closed != nil {
+				t.Fatal(closed)
 			}
 			return err
 		}

@@ -131,7 +131,7 @@ func TestHostWithLocalSnapshots(t *testing.T) {
 			"Type.Snapshots.DeleteEvents": nil,
 			"JournalStores.Snapshots":     sharding.JournalStores{Journal: w.journal, Snapshots: &localSnapshots{}},
 		} {
-			_, err := sharding.Host(w.Context(), a.Node, rt, typ, sharding.Options{State: state})
+			_, err = sharding.Host(w.Context(), a.Node, rt, typ, sharding.Options{State: state})
 			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				w.Errorf("Host: %v, want ErrInvalid with %q", err, want)
 			}
