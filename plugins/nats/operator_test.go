@@ -26,9 +26,6 @@ func user(name string, p nats.Permissions) *server.User {
 	allow := &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
 	}
-	if p.Responses {
-		allow.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
-	}
 	return &server.User{Username: name, Password: "secret-" + name, Permissions: allow}
 }
 

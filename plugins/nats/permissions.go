@@ -13,16 +13,14 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Permissions are the subjects that a NATS user may use.
-type Permissions struct {
-	Publish, Subscribe []string
-	// Responses allows the user to reply to each request, on any reply subject.
-	Responses bool
-}
+// Permissions are the subjects that a NATS user may use. The user must not have the permission
+// allow_responses as well: a server does not check the reply subject of a message, so the user
+// could send a message to itself and then publish to any subject as a response.
+type Permissions struct{ Publish, Subscribe []string }
 
 // NodePermissions returns the permissions of the node with this name. The node receives only its
-// own messages and sends only as itself, so the sender of a message is certain. Leases also need
-// [LeasePermissions].
+// own messages and sends only as itself, so the sender of a message is certain. It may publish to
+// the inboxes of operators, for its answers. Leases also need [LeasePermissions].
 func NodePermissions(cluster, name string) (Permissions, error) {
 	if err := checkNames(cluster, name); err != nil {
 		return Permissions{}, err
@@ -33,10 +31,9 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 		p.Publish = append(p.Publish, s.prefix+lane+".*.*."+s.from)
 		p.Subscribe = append(p.Subscribe, s.prefix+lane+"."+s.from+".*.*")
 	}
-	p.Publish = append(p.Publish, s.prefix+"join.*."+s.from)
+	p.Publish = append(p.Publish, s.prefix+"join.*."+s.from, inbox(cluster, inboxOperator, "*")+".>")
 	named, any := s.admin()
 	p.Subscribe = append(p.Subscribe, s.join(), named, any)
-	p.Responses = true // to operators
 	return p, nil
 }
 
@@ -80,28 +77,17 @@ func checkNames(cluster, name string) error {
 
 // And returns the union of these and other permissions.
 func (p Permissions) And(others Permissions) Permissions {
-	return Permissions{
-		Publish: slices.Concat(p.Publish, others.Publish), Subscribe: slices.Concat(p.Subscribe, others.Subscribe),
-		Responses: p.Responses || others.Responses,
-	}
+	return Permissions{slices.Concat(p.Publish, others.Publish), slices.Concat(p.Subscribe, others.Subscribe)}
 }
 
 // String returns the permissions in the syntax of the server's configuration.
 func (p Permissions) String() string {
-	var b strings.Builder
-	list := func(label string, subjects []string) {
-		fmt.Fprintf(&b, "  %s: {\n    allow: [\n", label)
-		for _, subject := range subjects {
-			fmt.Fprintf(&b, "      %q\n", subject)
+	list := func(subjects []string) string {
+		quoted := make([]string, len(subjects))
+		for i, subject := range subjects {
+			quoted[i] = fmt.Sprintf("      %q\n", subject)
 		}
-		b.WriteString("    ]\n  }\n")
+		return "{\n    allow: [\n" + strings.Join(quoted, "") + "    ]\n  }\n"
 	}
-	b.WriteString("permissions: {\n")
-	list("publish", p.Publish)
-	list("subscribe", p.Subscribe)
-	if p.Responses {
-		b.WriteString("  allow_responses: true\n")
-	}
-	b.WriteString("}\n")
-	return b.String()
+	return "permissions: {\n  publish: " + list(p.Publish) + "  subscribe: " + list(p.Subscribe) + "}\n"
 }

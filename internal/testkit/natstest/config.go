@@ -53,9 +53,6 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 		line("  { user: %q, password: %q, permissions: {", login(u.Name), cmp.Or(u.password, login(u.Name)))
 		u.side(line, "publish", u.Permissions.Publish, u.Deny.Publish)
 		u.side(line, "subscribe", u.Permissions.Subscribe, u.Deny.Subscribe)
-		if u.Permissions.Responses {
-			line("    allow_responses: true")
-		}
 		line("  } }")
 	}
 	line("] }")
@@ -76,7 +73,7 @@ func (c Config) cluster(line func(string, ...any), port int) {
 }
 
 func (u User) side(line func(string, ...any), subject string, allow, deny []string) {
-	if p := u.Permissions; len(p.Publish) == 0 && len(p.Subscribe) == 0 && !p.Responses {
+	if p := u.Permissions; len(p.Publish) == 0 && len(p.Subscribe) == 0 {
 		allow = []string{">"}
 	}
 	line("    %s: { allow: [ %s ], deny: [ %s ] }", subject, quoted(allow, ""), quoted(deny, ""))
