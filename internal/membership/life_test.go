@@ -221,15 +221,43 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// A node downs itself when a member informs it that the member has quarantined it.
+// A node downs itself when two members inform it that they have quarantined it.
 func TestBeingQuarantined(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	if s.recv("x", membership.Quarantined{}); s.status(thisNode) != up {
 		t.Error("the notice of x, which is not a member, had an effect")
 	}
-	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up {
-		t.Errorf("this node is %v, n is %v; want down and up", s.status(thisNode), s.status(node("n")))
+	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: thisNode, Data: membership.AppendMessage(nil, membership.Quarantined{})}
+	s.recv("n", membership.Quarantined{})
+	s.recv("n", membership.Quarantined{})
+	if s.do(again); s.status(thisNode) != up {
+		t.Error("the node did not continue after the notices of n alone")
+	}
+	if n := s.dropped(membership.DropUnconfirmed); n != 3 {
+		t.Errorf("%d unconfirmed notices were counted, want 3", n)
+	}
+	if s.recv("o", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up || s.status(node("o")) != up {
+		t.Errorf("this node is %v, n is %v, o is %v; want down, up and up", s.status(thisNode), s.status(node("n")), s.status(node("o")))
+	}
+}
+
+// The notice of one member is sufficient if nobody can contradict it.
+func TestBeingQuarantinedByTheOnlyMember(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n")
+	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down {
+		t.Errorf("this node is %v after the notice of the only other member, want down", s.status(thisNode))
+	}
+	s = with(t, "n", "o")
+	s.pass(20*time.Second, "n")
+	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down {
+		t.Errorf("this node is %v after the notice of the only reachable member, want down", s.status(thisNode))
+	}
+	s = with(t, "n", "o")
+	s.do(membership.LinkLost{})
+	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down {
+		t.Errorf("this node is %v after a notice while it is disconnected, want down", s.status(thisNode))
 	}
 }
 
@@ -251,7 +279,7 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 		t.Errorf("the dropped messages are %v, want 2 from a removed node", s.m.Counters().Dropped)
 	}
 
-	s = with(t, "n", "o")
+	s = with(t, "n")
 	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: thisNode, Data: membership.AppendMessage(nil, membership.Quarantined{})}
 	if s.do(again); s.status(thisNode) != down {
 		t.Error("the node did not stop after the notice of a later incarnation of n")

@@ -88,6 +88,7 @@ type Machine struct {
 	quarantine      map[identity.Node]*excluded // nodes with which no messages are exchanged
 	quarantineOrder []identity.Node             // the keys of quarantine, the oldest first
 	removed         []removedNode               // removed nodes that will be quarantined
+	accuser         string                      // the member that first reported that this node was removed
 }
 
 // timer is a kind of time-out. Timers that are due together fire in this order.
@@ -325,6 +326,7 @@ const (
 	DropEarly                   // this node is not a member
 	DropUnexpected              // this node does not wait for the message
 	DropRemoved                 // the sender was removed
+	DropUnconfirmed             // no other member confirms the report
 	// Drops is the number of reasons.
 	Drops
 )
@@ -332,7 +334,7 @@ const (
 func (d Drop) String() string {
 	return enum.Name(d, "drop",
 		"malformed", "other", "stranger", "unreachable", "quarantined", "expired", "unknown", "early",
-		"unexpected", "removed")
+		"unexpected", "removed", "unconfirmed")
 }
 
 // Timeout is a time-out of the protocol.

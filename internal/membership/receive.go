@@ -165,7 +165,10 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 }
 
 // quarantined handles two reports: a member has quarantined this node, or a later incarnation of a
-// member reports that this node was removed. This node ends; the sender does not.
+// member reports that this node was removed. This node ends; the sender does not. A single member
+// cannot end this node by a forged report: the report of a second member must confirm it. A removed
+// node receives such reports from all members. The first report is sufficient if this node reaches
+// no other member, or if it was disconnected or is suspended.
 func (m *Machine) quarantined(from identity.Node) {
 	asked := m.phase == askingSeeds && slices.Contains(m.join.seeds, from.Name) || m.phase == joining && m.join.name == from.Name
 	if asked {
@@ -179,10 +182,24 @@ func (m *Machine) quarantined(from identity.Node) {
 		m.drop(DropStranger)
 		return
 	}
+	if len(m.gossip.Named(m.accuser)) == 0 {
+		m.accuser = from.Name
+	}
+	if m.accuser == from.Name && m.absence() == Present && m.reachesOther(from.Name) {
+		m.drop(DropUnconfirmed)
+		return
+	}
 	if me := m.me(); me.Status.CanBecome(identity.Down) {
 		m.log(Error, "node was quarantined by another member", Attr{"by", from})
 		m.change(Change{Put: []*identity.Member{withStatus(me, identity.Down)}})
 	}
+}
+
+// reachesOther reports whether this node finds a member reachable that has another name.
+func (m *Machine) reachesOther(name string) bool {
+	return slices.ContainsFunc(m.gossip.Members(), func(o *identity.Member) bool {
+		return o.Node != m.self && o.Node.Name != name && !isGone(o.Status) && m.gossip.Reachability().By(m.self, o.Node) == Reachable
+	})
 }
 
 func (m *Machine) quarantineRemoved() {

@@ -173,6 +173,52 @@ func TestForgedMessages(t *testing.T) {
 	}
 }
 
+// TestForgedRemoval sends the notice that a node was removed from a member to all other members. The
+// notice must change nothing, and each must be counted.
+func TestForgedRemoval(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})})
+	a, b, x := join(t, server.Access(t, "a"), "a"), join(t, server.Access(t, "b"), "b"), join(t, server.Access(t, "x"), "x")
+	until(t, "all members to be Up", func() bool {
+		up := func(m cluster.Member) bool { return m.Status == cluster.Up }
+		return slices.IndexFunc(a.State().Members, func(m cluster.Member) bool { return !up(m) }) < 0 && len(a.State().Members) == 3 && len(b.State().Members) == 3
+	})
+	carrier, err := nats.Connect(nats.Config{Access: server.Access(t, "x"), Cluster: clusterName, Self: x.Self()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = carrier.Close() }()
+	for _, victim := range []*cluster.Node{a, b} {
+		// A link that has quarantined the victim answers a message of the victim with the notice.
+		from, err := link.New(link.Config{Self: x.Self(), MaxFrame: 1 << 20})
+		to, failed := link.New(link.Config{Self: victim.Self(), MaxFrame: 1 << 20})
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		from.Quarantine(victim.Self(), false)
+		if err = to.Send(x.Self(), link.Control, link.Message{Type: link.Tell, Kind: link.Kind(transport.FirstUserKind)}); err != nil {
+			t.Fatal(err)
+		}
+		_, frame, _ := to.Flush(0, link.Control, nil)
+		from.Receive(0, link.Control, victim.Self().Name, frame)
+		_, notice, found := from.Flush(0, link.Control, nil)
+		if !found {
+			t.Fatal("the link has no notice")
+		}
+		for range 3 {
+			if err = carrier.Send(transport.Control, victim.Self(), notice); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, "the notices to be counted", func() bool { return figures(t, victim).Membership.Dropped["unconfirmed"] == 3 })
+	}
+	for _, n := range []*cluster.Node{a, b} {
+		if m := n.State().Members; len(m) != 3 || n.Err() != nil {
+			t.Errorf("node %v has the members %+v and the error %v, want three members and no error", n.Self(), m, n.Err())
+		}
+	}
+}
+
 // until polls until a condition holds.
 func until(t *testing.T, subject string, holds func() bool) {
 	t.Helper()
