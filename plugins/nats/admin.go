@@ -5,6 +5,7 @@ package nats
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,7 +65,6 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	opts = append(opts,
 		nats.RetryOnFailedConnect(false),
 		nats.Name("refold operator "+cfg.Name),
-		nats.CustomInboxPrefix(inbox(cfg.Cluster, inboxOperator, cfg.Name)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				o.asks.Fail(err) // requests that can no longer succeed
@@ -118,13 +118,22 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 }
 
 func (o *Operator) request(ctx context.Context, node string, request []byte) ([]byte, error) {
-	subject := ask(o.cfg.Cluster, node, o.cfg.Name)
+	// All nodes may publish to the operator's inbox, so the reply subject is random.
+	subject, reply := ask(o.cfg.Cluster, node, o.cfg.Name), inbox(o.cfg.Cluster, inboxOperator, o.cfg.Name)+"."+rand.Text()
+	replies, err := o.nc.SubscribeSync(reply)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = replies.Unsubscribe() }() // the error only reports a closed connection
 	for {
 		attempt, cancel := ctx, context.CancelFunc(func() {})
 		if node == "" {
 			attempt, cancel = context.WithTimeout(ctx, attemptTimeout)
 		}
-		m, err := o.nc.RequestWithContext(attempt, subject, request)
+		var m *nats.Msg
+		if err = o.nc.PublishRequest(subject, reply, request); err == nil {
+			m, err = replies.NextMsgWithContext(attempt)
+		}
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
@@ -154,36 +163,26 @@ const (
 // failureHeader is the header of a reply with an error.
 const failureHeader = "Refold-Failure"
 
-// failed is an error and its code in failureHeader.
-type failed struct {
-	code string
-	err  error
-}
-
-func failures() []failed {
-	return []failed{
-		{"no_handler", transport.ErrNoHandler},
-		{"backpressure", transport.ErrBackpressure},
-		{"too_large", transport.ErrTooLarge},
-		{"handler_failed", transport.ErrHandlerFailed},
-		{"closed", transport.ErrClosed},
+// failures returns the errors of replies by their codes in failureHeader.
+func failures() map[string]error {
+	return map[string]error{
+		"no_handler": transport.ErrNoHandler, "backpressure": transport.ErrBackpressure, "too_large": transport.ErrTooLarge,
+		"handler_failed": transport.ErrHandlerFailed, "closed": transport.ErrClosed,
 	}
 }
 
 func failureCode(err error) string {
-	for _, f := range failures() {
-		if errors.Is(err, f.err) {
-			return f.code
+	for code, known := range failures() {
+		if errors.Is(err, known) {
+			return code
 		}
 	}
 	return "unknown"
 }
 
 func failure(code string) error {
-	for _, f := range failures() {
-		if f.code == code {
-			return f.err
-		}
+	if err, known := failures()[code]; known {
+		return err
 	}
 	return fmt.Errorf("%w: %.40q", transport.ErrHandlerFailed, code)
 }
@@ -215,11 +214,16 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 func (c *Carrier) admit(m *nats.Msg) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.closed || m.Reply == "" {
+	operator := sender(m.Subject)
+	switch {
+	case c.closed:
+		return
+	case !strings.HasPrefix(m.Reply, inbox(c.cfg.Cluster, inboxOperator, operator)+"."):
+		c.stats.misdirected.Add(1)
 		return
 	}
 	c.handleAdmin(transport.AdminRequest{
-		Operator: sender(m.Subject), Payload: m.Data,
+		Operator: operator, Payload: m.Data,
 		Reply: func(answer []byte, err error) { c.answer(m.Reply, answer, err) },
 	})
 }

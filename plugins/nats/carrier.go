@@ -267,13 +267,16 @@ type Stats struct {
 	// Refused is the number of subscriptions and messages that a server refused for missing
 	// permissions.
 	Refused uint64
+	// Misdirected is the number of operators' requests whose reply subject is not in the operator's
+	// inbox. The node ignores them.
+	Misdirected uint64
 }
 
-type counters struct{ reconnects, slow, refused atomic.Uint64 }
+type counters struct{ reconnects, slow, refused, misdirected atomic.Uint64 }
 
 // Stats returns the counters.
 func (c *Carrier) Stats() Stats {
-	s := Stats{Reconnects: c.stats.reconnects.Load(), SlowConsumer: c.stats.slow.Load(), Refused: c.stats.refused.Load()}
+	s := Stats{Reconnects: c.stats.reconnects.Load(), SlowConsumer: c.stats.slow.Load(), Refused: c.stats.refused.Load(), Misdirected: c.stats.misdirected.Load()}
 	for _, conn := range c.conns {
 		s.Lost += conn.lost()
 	}
