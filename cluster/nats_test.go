@@ -28,6 +28,7 @@ func TestOverNATS(t *testing.T) {
 	t.Cleanup(func() { must(t, broker.Close()) })
 	access := broker.Access()
 	access.ConnectTimeout = time.Minute
+	must(t, nats.CreateLeaseBucket(ctx, nats.LeasesConfig{Access: access, Cluster: "bank", Name: "root"}))
 	start := func(name string) *cluster.Node {
 		self, failed := identity.New(name)
 		must(t, failed)

@@ -27,6 +27,7 @@ type clusterCommand struct {
 	Down        clusterDownCommand        `cmd:"" help:"Mark a member as dead, so that other members take over its work."`
 	Prepare     clusterPrepareCommand     `cmd:"" name:"prepare-for-shutdown" help:"Announce that the whole cluster is about to stop."`
 	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print the NATS permissions of a node or an operator."`
+	LeaseBucket clusterLeaseBucketCommand `cmd:"" name:"lease-bucket" help:"Create the bucket of the leases, or correct its settings."`
 }
 
 type clusterDownCommand struct {
@@ -59,12 +60,13 @@ func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, comm
 type clusterPermissionsCommand struct {
 	User         string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
-	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out." placeholder:"TIME"`
+	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out, or an operator to create their bucket." placeholder:"TIME"`
 }
 
 func (c *clusterPermissionsCommand) Help() string {
 	return `Add the output to the block of the user in the configuration of the NATS servers. A node may receive only messages that
-are addressed to it, and send only under its own name. This authenticates the sender of each message.`
+are addressed to it, and send only under its own name. This authenticates the sender of each message. Do not add
+allow_responses, which allows a user to publish to every subject.`
 }
 
 func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterCommand) error {
@@ -79,16 +81,34 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 		return err
 	}
 	if c.LeaseTimeout != 0 {
-		if c.User != "node" {
-			return errors.New("--lease-timeout needs a node: operators hold no leases")
-		}
-		leases, failed := nats.LeasePermissions(common.Cluster, c.Is, c.LeaseTimeout)
-		if failed != nil {
-			return failed
+		leases := nats.LeaseBucketPermissions(common.Cluster, c.LeaseTimeout)
+		if c.User == "node" {
+			if leases, err = nats.LeasePermissions(common.Cluster, c.Is, c.LeaseTimeout); err != nil {
+				return err
+			}
 		}
 		permissions = permissions.And(leases)
 	}
 	_, err = fmt.Fprintln(env.Stdout, permissions)
+	return err
+}
+
+type clusterLeaseBucketCommand struct {
+	LeaseTimeout time.Duration `help:"LeasesConfig.Timeout of the nodes." default:"120s"`
+	Replicas     int           `help:"LeasesConfig.Replicas of the nodes." default:"1"`
+}
+
+func (c *clusterLeaseBucketCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
+	if err := common.named(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, common.Timeout)
+	defer cancel()
+	cfg := nats.LeasesConfig{Access: common.access(), Cluster: common.Cluster, Name: common.Operator, Timeout: c.LeaseTimeout, Replicas: c.Replicas}
+	if err := nats.CreateLeaseBucket(ctx, cfg); err != nil {
+		return hint(err)
+	}
+	_, err := fmt.Fprintln(env.Stdout, "the nodes can open their leases")
 	return err
 }
 

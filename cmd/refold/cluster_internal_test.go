@@ -212,7 +212,9 @@ func TestClusterFailures(t *testing.T) {
 		"no credentials":       {[]string{"--token-file", "", "members"}, "--token-file"},
 		"invalid wait timeout": {[]string{"leave", "x", "--wait-timeout", "-1s"}, "--wait-timeout"},
 		"server address":       {[]string{"--token-file", "", "members"}, l.server.URL()},
-		"operator with lease":  {[]string{"nats-permissions", "operator", "o", "--lease-timeout", "1s"}, "--lease-timeout"},
+		"unnamed lease":        {[]string{"--cluster", "", "lease-bucket"}, "--cluster is missing"},
+		"lease without token":  {[]string{"--token-file", "", "lease-bucket"}, "--token-file"},
+		"invalid lease":        {[]string{"lease-bucket", "--lease-timeout", "1ms"}, "Timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +233,29 @@ func TestClusterPermissions(t *testing.T) {
 			t.Errorf("permissions of a %s: exit status %d, %s%s; want 0 and %q", peer, status, out, stderr, want)
 		}
 	}
-	if _, out, _ := l.run(t.Context(), "nats-permissions", "node", "x", "--lease-timeout", "10s"); !strings.Contains(out, "$KV.") {
-		t.Errorf("permissions with --lease-timeout: got\n%s\nwant the subject $KV. of leases", out)
+	for peer, want := range map[string]string{"node": "$KV.refold_lease_lab_10000.*", "operator": "$JS.API.STREAM.CREATE.KV_refold_lease_lab_10000"} {
+		if _, out, _ := l.run(t.Context(), "nats-permissions", peer, "x", "--lease-timeout", "10s"); !strings.Contains(out, want) {
+			t.Errorf("permissions of a %s with --lease-timeout: got\n%s\nwant the subject %s", peer, out, want)
+		}
+	}
+}
+
+// An operator creates the bucket of the leases. A second call changes nothing.
+func TestClusterLeaseBucket(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for range 2 {
+		if status, out, stderr := l.run(t.Context(), "lease-bucket", "--lease-timeout", "10s"); status != 0 {
+			t.Fatalf("lease-bucket: exit status %d, %s%s; want 0", status, out, stderr)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	leases, err := nats.OpenLeases(ctx, nats.LeasesConfig{Access: l.server.Access(), Cluster: "lab", Name: "a", Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = leases.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -57,15 +57,19 @@ func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
 	if err = f.named(); err != nil {
 		return err
 	}
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: f.Cluster, Name: f.Operator, Access: nats.Access{
-		URLs: f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
-		CredentialsFile: f.Credentials, NKeyFile: f.NKeyFile, TokenFile: f.TokenFile, ConnectTimeout: max(f.Timeout/2, 2*time.Second),
-	}})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: f.Cluster, Name: f.Operator, Access: f.access()})
 	if err != nil {
 		return hint(err)
 	}
 	defer func() { err = errors.Join(err, op.Close()) }()
 	return do(newNodes(patient{op, f.Timeout}))
+}
+
+func (f *clusterFlags) access() nats.Access {
+	return nats.Access{
+		URLs: f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
+		CredentialsFile: f.Credentials, NKeyFile: f.NKeyFile, TokenFile: f.TokenFile, ConnectTimeout: max(f.Timeout/2, 2*time.Second),
+	}
 }
 
 func newNodes(asker transport.AdminClient) *nodes {

@@ -15,13 +15,15 @@
 //	refold.<cluster>.<lane>.<to>.<uid of to>.<from>
 //	refold.<cluster>.join.<to>.<from>                 to a bare name, on the lane control
 //	refold.<cluster>.admin.<to>.<operator>            from an operator; <to> is @any for any node
-//	refold.<cluster>.inbox.operator.<operator>.>      answers to an operator
+//	refold.<cluster>.inbox.operator.<operator>.>      answers of nodes to an operator
 //	refold.<cluster>.inbox.lease.<name>.>             answers of JetStream to a node
 //
 // Each "." of a name is a "~" in a subject. The subject contains the sender of a message, and the
 // permissions of the NATS user limit the subjects to which a node may publish: see
 // [NodePermissions], [LeasePermissions] and [OperatorPermissions]. Without permissions, every
-// client of the account can impersonate every node.
+// client of the account can impersonate every node. With allow_responses in addition, a node can do
+// the same, because a server does not check reply subjects. A node answers an operator only in the
+// operator's inbox. The bucket of the leases is created by an operator: see [CreateLeaseBucket].
 //
 // # Connections
 //

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ type LeasesConfig struct {
 
 	// Cluster is the name of the cluster. Required.
 	Cluster string
-	// Name is the name of the node. Its inbox receives the replies of the server. Required.
+	// Name is the name of the node, or of the operator for CreateLeaseBucket. Its inbox receives
+	// the replies of the server. Required.
 	Name string
 	// Timeout is the lifetime of an entry without renewal, at least 1 s. Leases with different
 	// time-outs are in different buckets. Defaults to 120 s.
@@ -53,9 +55,24 @@ type Leases struct {
 
 var _ lease.Store = (*Leases)(nil)
 
-// OpenLeases connects and creates the bucket if it does not exist. It waits for a server until ctx
-// ends.
+// CreateLeaseBucket creates the bucket of the leases of a cluster, or changes the settings of the
+// bucket to those of cfg. It is a step of an operator with the permissions of
+// LeaseBucketPermissions. It fails at once if no server accepts the connection.
+func CreateLeaseBucket(ctx context.Context, cfg LeasesConfig) error {
+	s, err := openLeases(ctx, cfg, inboxOperator)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// OpenLeases connects and checks the settings of the bucket, which CreateLeaseBucket has created.
+// The error matches ErrInvalid if a setting differs. OpenLeases waits for a server until ctx ends.
 func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
+	return openLeases(ctx, cfg, inboxLease)
+}
+
+func openLeases(ctx context.Context, cfg LeasesConfig, label string) (*Leases, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
 	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
 	opts, err := cfg.options()
@@ -64,7 +81,8 @@ func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 	}
 	s := &Leases{timeout: cfg.Timeout}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	opts = append(opts, nats.Name("refold leases of "+cfg.Cluster+" for "+cfg.Name), nats.CustomInboxPrefix(inbox(cfg.Cluster, inboxLease, cfg.Name)))
+	opts = append(opts, nats.Name("refold leases of "+cfg.Cluster+" for "+cfg.Name), nats.CustomInboxPrefix(inbox(cfg.Cluster, label, cfg.Name)),
+		nats.RetryOnFailedConnect(label == inboxLease))
 	if log := cfg.Logger; log != nil {
 		opts = append(opts,
 			nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -79,7 +97,7 @@ func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 	if s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
 		return nil, fmt.Errorf("nats: connect: %w", err)
 	}
-	if err := s.open(ctx, cfg); err != nil {
+	if err := s.open(ctx, cfg, label); err != nil {
 		return nil, errors.Join(fmt.Errorf("nats: open the bucket of leases %s: %w", bucket(cfg.Cluster, cfg.Timeout), err), s.Close())
 	}
 	return s, nil
@@ -118,7 +136,34 @@ func leaseKey(name string) string {
 	return b.String()
 }
 
-func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
+// stream returns the settings of the bucket. A server sends the reply to a read to any subject that
+// the reader names. In a direct read the reply consists of the stored bytes, so a node could store
+// a message and have it sent to any subject. The bucket therefore allows no direct reads.
+func (c LeasesConfig) stream() jetstream.StreamConfig {
+	name := bucket(c.Cluster, c.Timeout)
+	return jetstream.StreamConfig{
+		Name: "KV_" + name, Description: "leases of the Refold cluster " + c.Cluster, Subjects: []string{"$KV." + name + ".>"},
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+		MaxAge: c.Timeout, Duplicates: min(c.Timeout, 2*time.Minute), Storage: jetstream.FileStorage, Replicas: c.Replicas,
+		DenyDelete: true, DenyPurge: true,
+	}
+}
+
+// check compares all settings that affect leases.
+func (c LeasesConfig) check(got jetstream.StreamConfig) error {
+	want := c.stream()
+	want.Description, want.Metadata, want.Placement = got.Description, got.Metadata, got.Placement
+	var errs fielderror.Errors
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for field, value := range g.Fields() {
+		if expected := w.FieldByIndex(field.Index); !reflect.DeepEqual(value.Interface(), expected.Interface()) {
+			errs.Addf("StreamConfig."+field.Name, "is %v, want %v", value, expected)
+		}
+	}
+	return errs.Err(ErrInvalid)
+}
+
+func (s *Leases) open(ctx context.Context, cfg LeasesConfig, label string) error {
 	for !s.nc.IsConnected() { // requests fail without a connection
 		changed := s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 		if s.nc.IsConnected() {
@@ -134,19 +179,17 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	if err != nil {
 		return err
 	}
-	// Look up the bucket first, because the node may have no permission to create one.
-	name := bucket(cfg.Cluster, cfg.Timeout)
-	if s.kv, err = js.KeyValue(ctx, name); err == nil {
-		status, failed := s.kv.Status(ctx)
-		if failed == nil && status.TTL() != s.timeout { // entries would expire earlier than their owners expect
-			failed = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
-		}
-		return failed
+	if label == inboxOperator {
+		_, err = js.CreateOrUpdateStream(ctx, cfg.stream())
+		return err
 	}
-	s.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: name, Description: "leases of the Refold cluster " + cfg.Cluster,
-		History: 1, TTL: cfg.Timeout, Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
-	})
+	stream, err := js.Stream(ctx, cfg.stream().Name)
+	if err != nil {
+		return fmt.Errorf("%w (an operator creates the bucket: see CreateLeaseBucket)", err)
+	}
+	if err = cfg.check(stream.CachedInfo().Config); err == nil {
+		s.kv, err = js.KeyValue(ctx, bucket(cfg.Cluster, cfg.Timeout))
+	}
 	return err
 }
 

@@ -15,12 +15,16 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/testkit/freeport"
+	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.RunIfServer()
+	goleak.VerifyTestMain(m)
+}
 
 // patience is the time-out of all waits. It is long because the machine may be busy.
 const patience = 2 * time.Minute

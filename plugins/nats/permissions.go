@@ -51,21 +51,25 @@ func OperatorPermissions(cluster, operator string) (Permissions, error) {
 
 // LeasePermissions returns the permissions for the leases of a cluster with a time-out: see
 // [OpenLeases]. All nodes share a bucket, so a node can take the leases of another one. Only the
-// node itself can read the server's replies.
+// node itself can read the server's replies. JetStream sends a reply to any reply subject without a
+// check of permissions. A node can therefore cause such replies, which are JSON, on all subjects of
+// its NATS account: the account must have no streams except those of leases.
 func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions, error) {
 	if err := checkNames(cluster, name); err != nil {
 		return Permissions{}, err
 	}
 	kv := bucket(cluster, timeout)
-	stream := "KV_" + kv
 	return Permissions{
-		Publish: []string{
-			"$KV." + kv + ".>",
-			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream, "$JS.API.STREAM.CREATE." + stream,
-			"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>",
-		},
+		Publish:   []string{"$KV." + kv + ".*", "$JS.API.STREAM.INFO.KV_" + kv, "$JS.API.STREAM.MSG.GET.KV_" + kv},
 		Subscribe: []string{inbox(cluster, inboxLease, name) + ".>"},
 	}, nil
+}
+
+// LeaseBucketPermissions returns the permissions that an operator needs in addition to
+// OperatorPermissions for the bucket of the leases of a cluster: see [CreateLeaseBucket].
+func LeaseBucketPermissions(cluster string, timeout time.Duration) Permissions {
+	stream := "KV_" + bucket(cluster, timeout)
+	return Permissions{Publish: []string{"$JS.API.STREAM.CREATE." + stream, "$JS.API.STREAM.UPDATE." + stream}}
 }
 
 func checkNames(cluster, name string) error {

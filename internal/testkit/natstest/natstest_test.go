@@ -276,7 +276,11 @@ func TestClientProxyAndLeases(t *testing.T) {
 	reaches(b, a)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	leases, err := nats.OpenLeases(ctx, nats.LeasesConfig{Access: s.Access(t, "b"), Cluster: "test", Name: "b"})
+	cfg := nats.LeasesConfig{Access: s.Access(t, "b"), Cluster: "test", Name: "b"}
+	if err := nats.CreateLeaseBucket(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := nats.OpenLeases(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@
 //	carrier, err := nats.Connect(nats.Config{Access: server.Access(), Cluster: "bank", Self: self})
 //
 // The server listens on 127.0.0.1 only and requires a random token from a file that only the same
-// user can read. JetStream is enabled, for leases.
+// user can read. JetStream is enabled, for leases: create their bucket with nats.CreateLeaseBucket.
 package embedded
 
 import (

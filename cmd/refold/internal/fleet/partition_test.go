@@ -30,7 +30,11 @@ func nodes(t *testing.T, names []string) []natstest.User {
 // leases returns the access to a separate NATS server for leases, which no partition affects.
 func leases(t *testing.T) nats.Access {
 	t.Helper()
-	return natstest.Start(t, natstest.Config{JetStream: true, Users: []natstest.User{{Name: "lease"}}}).Access(t, "lease")
+	access := natstest.Start(t, natstest.Config{JetStream: true, Users: []natstest.User{{Name: "lease"}}}).Access(t, "lease")
+	if err := nats.CreateLeaseBucket(t.Context(), nats.LeasesConfig{Access: access, Cluster: clusterName, Name: "lease", Timeout: leaseTimeout}); err != nil {
+		t.Fatal(err)
+	}
+	return access
 }
 
 // After a partition, the side that the strategy selects survives and the nodes of the other side

@@ -1,0 +1,310 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/transport"
+)
+
+const (
+	hostileTimeout = time.Hour
+	hostileBucket  = "refold_lease_test_3600000"
+	hostileKeys    = "$KV." + hostileBucket + "."
+	hostileStream  = "KV_" + hostileBucket
+)
+
+// broker is a server with the permissions of a cluster, two healthy nodes, an operator, and a
+// stream of an application.
+type broker struct {
+	*testing.T
+
+	server     *natstest.Server
+	root       *natsgo.Conn // may use all subjects
+	js         jetstream.JetStream
+	alice, bob *transport.Transport
+	atBob      *nats.Carrier
+	heard      chan transport.Message // by bob
+	ops        *nats.Operator
+	leases     *nats.Leases // of alice
+	revision   uint64       // of alice's lease
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startBroker starts the server. The users mallory and spy have the permissions of a node and of an
+// operator.
+func startBroker(t *testing.T) *broker {
+	t.Helper()
+	users := []natstest.User{{Name: "root"}}
+	for _, name := range []string{"alice", "bob", "mallory"} {
+		p, err := nats.NodePermissions("test", name)
+		q, failed := nats.LeasePermissions("test", name, hostileTimeout)
+		must(t, err, failed)
+		users = append(users, natstest.User{Name: name, Permissions: p.And(q)})
+	}
+	for _, name := range []string{"ops", "spy"} {
+		p, err := nats.OperatorPermissions("test", name)
+		must(t, err)
+		if name == "ops" {
+			p = p.And(nats.LeaseBucketPermissions("test", hostileTimeout))
+		}
+		users = append(users, natstest.User{Name: name, Permissions: p})
+	}
+	b := &broker{T: t, server: natstest.Start(t, natstest.Config{JetStream: true, Users: users}), heard: make(chan transport.Message, 100)}
+	b.root, _ = b.connect("root")
+	var err error
+	b.js, err = jetstream.New(b.root)
+	must(t, err)
+	_, err = b.js.CreateStream(b.timeout(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	must(t, err, b.root.Publish("orders", []byte("order")))
+	createBucket(t, nats.LeasesConfig{Access: b.server.Access(t, "ops"), Cluster: "test", Timeout: hostileTimeout})
+	b.leases = openLeases(t, nats.LeasesConfig{Access: b.server.Access(t, "alice"), Cluster: "test", Name: "alice", Timeout: hostileTimeout})
+	t.Cleanup(func() { must(t, b.leases.Close()) })
+	b.revision, err = b.leases.Create(b.timeout(), "majority", "alice")
+	must(t, err)
+	b.alice = open(t, nats.Config{Access: b.server.Access(t, "alice"), Cluster: "test", Self: node("alice")}, transport.Config{})
+	b.atBob = connect(t, nats.Config{Access: b.server.Access(t, "bob"), Cluster: "test", Self: node("bob")})
+	b.bob, err = transport.Open(b.atBob, transport.Config{})
+	must(t, err)
+	t.Cleanup(func() { must(t, b.bob.Close()) })
+	hear := func(_ context.Context, m transport.Message) { b.heard <- m }
+	b.bob.Handle(kindEcho, hear)
+	b.bob.HandleNamed(kindEcho, hear)
+	must(t, b.bob.HandleAdmin(func(_ context.Context, operator string, request []byte) []byte {
+		return []byte(operator + " " + string(request))
+	}))
+	b.ops = operator(t, nats.OperatorConfig{Access: b.server.Access(t, "ops"), Cluster: "test", Name: "ops"})
+	t.Cleanup(func() { must(t, b.ops.Close()) })
+	return b
+}
+
+// connect returns a client that may use the subjects of a user, and the number of its refused
+// messages and subscriptions.
+func (b *broker) connect(user string) (*natsgo.Conn, *atomic.Int64) {
+	b.Helper()
+	refused := new(atomic.Int64)
+	nc, err := natsgo.Connect("nats://"+b.server.Addr(), natsgo.UserInfo(user, user), natsgo.Timeout(patience),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+			if errors.Is(err, natsgo.ErrPermissionViolation) {
+				refused.Add(1)
+			}
+		}))
+	must(b.T, err)
+	b.Cleanup(nc.Close)
+	return nc, refused
+}
+
+func (b *broker) timeout() context.Context {
+	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	b.Cleanup(cancel)
+	return ctx
+}
+
+// wantHealthy checks that the nodes serve each other and the operator, that no node has received a
+// forged message, and that the lease and the stream of the application exist.
+func (b *broker) wantHealthy() {
+	b.Helper()
+	must(b.T, b.alice.Send(b.bob.Self(), transport.Data, kindEcho, []byte("hello")))
+	select {
+	case m := <-b.heard:
+		if m.From != b.alice.Self() || string(m.Payload) != "hello" {
+			b.Errorf("bob received %q from %v, want only the message of alice", m.Payload, m.From)
+		}
+	case <-b.timeout().Done():
+		b.Fatal("bob received no message of alice")
+	}
+	if got, err := b.ops.Ask(b.timeout(), "bob", []byte("?")); string(got) != "ops ?" || err != nil {
+		b.Errorf("Ask = %q, %v, want \"ops ?\"", got, err)
+	}
+	var err error
+	if b.revision, err = b.leases.Renew(b.timeout(), "majority", "alice", b.revision); err != nil {
+		b.Errorf("alice cannot renew her lease: %v", err)
+	}
+	orders, err := b.js.Stream(b.timeout(), "ORDERS")
+	must(b.T, err)
+	if n := orders.CachedInfo().State.Msgs; n != 1 {
+		b.Errorf("the stream of the application has %d messages, want 1", n)
+	}
+}
+
+// forged returns a frame of alice to a node, or to a bare name.
+func (b *broker) forged(to identity.Node) []byte {
+	b.Helper()
+	m, err := link.New(link.Config{Self: b.alice.Self(), MaxFrame: 1 << 20})
+	must(b.T, err, m.Send(to, link.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindEcho), Payload: []byte("forged")}))
+	_, frame, _ := m.Flush(0, link.Control, nil)
+	return slices.Clone(frame)
+}
+
+// targets are subjects to which neither the node mallory nor the operator spy may publish, with
+// payloads that would be harmful there.
+func (b *broker) targets() map[string][]byte {
+	b.Helper()
+	named := identity.Node{Name: "bob"}
+	return map[string][]byte{
+		fmt.Sprintf("refold.test.control.bob.%x.alice", b.bob.Self().UID): b.forged(b.bob.Self()),
+		"refold.test.join.bob.alice":                                      b.forged(named),
+		"refold.test.admin.bob.ops":                                       []byte("forged"),
+		"refold.test.admin.@any.ops":                                      []byte("forged"),
+		"refold.test.inbox.lease.alice.x":                                 []byte("forged"),
+		"$JS.API.STREAM.DELETE.ORDERS":                                    nil,
+		"$JS.API.STREAM.PURGE.ORDERS":                                     nil,
+		"$JS.API.STREAM.DELETE." + hostileStream:                          nil,
+		"$JS.API.STREAM.PURGE." + hostileStream:                           nil,
+		"$JS.API.STREAM.UPDATE." + hostileStream:                          []byte(`{"name":"` + hostileStream + `","subjects":["` + hostileKeys + `>","refold.>"]}`),
+		"$JS.API.STREAM.CREATE.KV_refold_lease_test_1000":                 []byte(`{"name":"KV_refold_lease_test_1000","subjects":["refold.>"]}`),
+		"$JS.API.DIRECT.GET." + hostileStream:                             []byte(`{"seq":1}`),
+		"$JS.API.INFO":                                                    nil,
+	}
+}
+
+// watch returns a function that returns all messages to some subjects since the call of watch.
+func (b *broker) watch(subjects iter.Seq[string]) func() []*natsgo.Msg {
+	b.Helper()
+	var mu sync.Mutex
+	var seen []*natsgo.Msg
+	for subject := range subjects {
+		_, err := b.root.Subscribe(subject, func(m *natsgo.Msg) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, m)
+		})
+		must(b.T, err)
+	}
+	must(b.T, b.root.FlushWithContext(b.timeout()))
+	return func() []*natsgo.Msg {
+		must(b.T, b.root.FlushWithContext(b.timeout()))
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(seen)
+	}
+}
+
+func until(t *testing.T, subject string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !holds() {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: timed out", subject)
+		}
+		runtime.Gosched()
+	}
+}
+
+// A node sends messages to all subjects that it may use, with each target as the reply subject, and
+// then publishes to the target. The server refuses each publish. JetStream sends its own replies to
+// the targets, and never a payload of the node.
+func TestHostileReplySubjects(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	mallory, refused := b.connect("mallory")
+	for _, subject := range []string{"refold.test.control.mallory.1.*", "refold.test.join.mallory.*", "refold.test.inbox.lease.mallory.>"} {
+		_, err := mallory.Subscribe(subject, func(*natsgo.Msg) {})
+		must(t, err)
+	}
+	targets := b.targets()
+	seen := b.watch(maps.Keys(targets))
+	attempts := int64(0)
+	for target, payload := range targets {
+		for _, m := range []natsgo.Msg{
+			{Subject: "refold.test.control.mallory.1.mallory"},
+			{Subject: "refold.test.join.mallory.mallory"},
+			{Subject: "refold.test.inbox.operator.ops.x"},
+			{Subject: hostileKeys + "stored", Data: payload},
+			{Subject: "$JS.API.STREAM.INFO." + hostileStream},
+			{Subject: "$JS.API.STREAM.MSG.GET." + hostileStream, Data: []byte(`{"last_by_subj":"` + hostileKeys + `stored"}`)},
+		} {
+			m.Reply = target
+			must(t, mallory.PublishMsg(&m), mallory.FlushWithContext(b.timeout()), mallory.Publish(target, payload))
+			attempts++
+		}
+		must(t, mallory.PublishMsg(&natsgo.Msg{Subject: "$JS.API.DIRECT.GET." + hostileStream + "." + hostileKeys + "stored", Reply: target}))
+		attempts++
+	}
+	must(t, mallory.FlushWithContext(b.timeout()))
+	until(t, "refusal of each attempt", func() bool { return refused.Load() >= attempts })
+	messages := seen()
+	b.wantHealthy()
+	for _, m := range messages {
+		if len(m.Header) > 0 || !strings.HasPrefix(string(m.Data), `{"`) || bytes.Equal(m.Data, targets[m.Subject]) {
+			t.Errorf("%s received %q with the header %v, want only replies of JetStream", m.Subject, m.Data, m.Header)
+		}
+	}
+	until(t, "count of the replies of JetStream to bob", func() bool { return b.bob.Stats().Dropped[transport.Reason(link.Version)] > 0 })
+	if got := refused.Load(); got != attempts {
+		t.Errorf("the server refused %d messages, want %d", got, attempts)
+	}
+}
+
+// A node may not publish to the subjects of others directly, and may not subscribe to them.
+func TestHostileSubscriptions(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	mallory, refused := b.connect("mallory")
+	subjects := []string{">", "refold.>", "refold.test.control.bob.*.*", "refold.test.inbox.>", "refold.test.inbox.operator.ops.>", "_INBOX.>", "$JS.>", "$KV.>", "$SYS.>"}
+	for _, subject := range subjects {
+		_, err := mallory.Subscribe(subject, func(m *natsgo.Msg) { t.Errorf("mallory received %q on %s", m.Data, m.Subject) })
+		must(t, err)
+	}
+	until(t, "refusal of each subscription", func() bool { return refused.Load() >= int64(len(subjects)) })
+	b.wantHealthy()
+}
+
+// A node replies to an operator only in the inbox of this operator.
+func TestHostileOperator(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	spy, refused := b.connect("spy")
+	replies := slices.Collect(maps.Keys(b.targets()))
+	replies = append(replies, "refold.test.inbox.operator.ops.x", "refold.test.inbox.operator.spy", "refold.test.inbox.operator.spy2.x",
+		"refold.test.inbox.operator.*.x", "refold.test.inbox.operator.>", "refold.other.inbox.operator.spy.x", hostileKeys+"majority", "")
+	seen := b.watch(slices.Values(slices.DeleteFunc(slices.Clone(replies), func(s string) bool { return s == "" || strings.ContainsAny(s, "*>") })))
+	for _, reply := range replies {
+		for _, subject := range []string{"refold.test.admin.bob.spy", "refold.test.admin.@any.spy"} {
+			must(t, spy.PublishMsg(&natsgo.Msg{Subject: subject, Reply: reply, Data: []byte("?")}))
+		}
+	}
+	o := operator(t, nats.OperatorConfig{Access: b.server.Access(t, "spy"), Cluster: "test", Name: "spy"})
+	defer func() { must(t, o.Close()) }()
+	must(t, spy.FlushWithContext(b.timeout()))
+	until(t, "count of each request", func() bool { return b.atBob.Stats().Misdirected >= uint64(2*len(replies)) })
+	if got, err := o.Ask(b.timeout(), "bob", []byte("?")); string(got) != "spy ?" || err != nil {
+		t.Errorf("Ask = %q, %v, want \"spy ?\"", got, err)
+	}
+	messages := seen()
+	b.wantHealthy()
+	for _, m := range messages {
+		t.Errorf("%s received %q", m.Subject, m.Data)
+	}
+	if n := b.atBob.Stats(); n.Misdirected != uint64(2*len(replies)) || n.Refused != 0 || refused.Load() != 0 {
+		t.Errorf("bob counted %+v and the server refused %d messages of the operator, want %d misdirected requests only", n, refused.Load(), 2*len(replies))
+	}
+}
