@@ -149,9 +149,20 @@ func (b *broker) wantHealthy() {
 	}
 	orders, err := b.js.Stream(b.timeout(), "ORDERS")
 	must(b.T, err)
-	if n := orders.CachedInfo().State.Msgs; n != 1 {
-		b.Errorf("the stream of the application has %d messages, want 1", n)
+	if s := orders.CachedInfo().State; s.Msgs != 1 || s.Consumers != 0 {
+		b.Errorf("the stream of the application has %d messages and %d consumers, want 1 and 0", s.Msgs, s.Consumers)
 	}
+	names := b.js.StreamNames(b.timeout())
+	var got []string
+	for name := range names.Name() {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	if must(b.T, names.Err()); !slices.Equal(got, []string{hostileStream, "ORDERS"}) {
+		b.Errorf("the account has the streams %v, want %s and ORDERS", got, hostileStream)
+	}
+	// OpenLeases compares the settings of the bucket.
+	must(b.T, openLeases(b.T, nats.LeasesConfig{Access: b.server.Access(b.T, "bob"), Cluster: "test", Name: "bob", Timeout: hostileTimeout}).Close())
 }
 
 // forged returns a frame of alice to a node, or to a bare name.
@@ -182,6 +193,32 @@ func (b *broker) targets() map[string][]byte {
 		"$JS.API.STREAM.CREATE.KV_refold_lease_test_1000":                 []byte(`{"name":"KV_refold_lease_test_1000","subjects":["refold.>"]}`),
 		"$JS.API.DIRECT.GET." + hostileStream:                             []byte(`{"seq":1}`),
 		"$JS.API.INFO":                                                    nil,
+
+		fmt.Sprintf("refold.test.data.bob.%x.alice", b.bob.Self().UID): b.forged(b.bob.Self()),
+		fmt.Sprintf("refold.test.bulk.bob.%x.alice", b.bob.Self().UID): b.forged(b.bob.Self()),
+		"refold.test.join.alice.bob":                                   b.forged(named),
+		"refold.other.join.bob.mallory":                                b.forged(named),
+		"refold.test.admin.mallory.ops":                                []byte("forged"),
+		"$JS.API.STREAM.LIST":                                          nil,
+		"$JS.API.STREAM.NAMES":                                         nil,
+		"$JS.API.STREAM.INFO.ORDERS":                                   nil,
+		"$JS.API.STREAM.MSG.GET.ORDERS":                                []byte(`{"seq":1}`),
+		"$JS.API.STREAM.MSG.DELETE.ORDERS":                             []byte(`{"seq":1}`),
+		"$JS.API.STREAM.MSG.DELETE." + hostileStream:                   []byte(`{"seq":1}`),
+		"$JS.API.STREAM.CREATE." + hostileStream:                       []byte(`{"name":"` + hostileStream + `","subjects":["refold.>"]}`),
+		"$JS.API.STREAM.RESTORE." + hostileStream:                      []byte(`{"config":{"name":"` + hostileStream + `"}}`),
+		"$JS.API.STREAM.SNAPSHOT." + hostileStream:                     []byte(`{"deliver_subject":"refold.test.join.bob.alice"}`),
+		"$JS.API.STREAM.LEADER.STEPDOWN." + hostileStream:              nil,
+		"$JS.API.STREAM.PEER.REMOVE." + hostileStream:                  []byte(`{"peer":"x"}`),
+		"$JS.API.META.LEADER.STEPDOWN":                                 nil,
+		"$JS.API.CONSUMER.CREATE." + hostileStream:                     []byte(`{"stream_name":"` + hostileStream + `","config":{"deliver_subject":"refold.test.join.bob.alice"}}`),
+		"$JS.API.CONSUMER.CREATE.ORDERS.x":                             []byte(`{"stream_name":"ORDERS","config":{"name":"x"}}`),
+		"$JS.API.CONSUMER.DURABLE.CREATE.ORDERS.x":                     []byte(`{"stream_name":"ORDERS","config":{"durable_name":"x"}}`),
+		"$JS.API.CONSUMER.MSG.NEXT.ORDERS.x":                           nil,
+		"$KV.refold_lease_test_1000.majority":                          []byte("mallory"),
+		hostileKeys + "majority.x":                                     []byte("mallory"),
+		"$SYS.REQ.ACCOUNT.PING.CONNZ":                                  nil,
+		"_INBOX.x":                                                     []byte("forged"),
 	}
 }
 
@@ -264,17 +301,66 @@ func TestHostileReplySubjects(t *testing.T) {
 	}
 }
 
-// A node may not publish to the subjects of others directly, and may not subscribe to them.
+// The server refuses each message that a node or an operator publishes to a subject of another
+// user, a wildcard, an application, or JetStream.
+func TestHostilePublishers(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	targets := b.targets()
+	seen := b.watch(maps.Keys(targets))
+	forged, uid := b.forged(b.bob.Self()), fmt.Sprintf("%x", b.bob.Self().UID)
+	for _, s := range []string{
+		">", "*", "refold.>", "refold.test.>", "refold.test.control.bob." + uid + ".>", "refold.test.control.bob." + uid + ".*", "refold.test.control.bob." + uid,
+		"refold.test.*.bob." + uid + ".alice", "refold.*.control.bob." + uid + ".mallory", "refold.test.join.bob.>", "refold.test.join.*.*",
+		"refold.test.join.bob.mallory.alice", "refold.test.join.bob.spy", "refold.test.admin.bob.*", "refold.test.admin.*.*", "refold.test.admin.>", "refold.test.admin.bob.mallory",
+		"refold.test.inbox.lease.bob.>", "refold.test.inbox.operator", "refold.other.inbox.operator.ops.x", "orders", "$JS.API.>", "$KV.>", "_R_.x", "$JS.ACK.ORDERS.x", "$SYS.>",
+	} {
+		targets[s] = forged
+	}
+	for user, more := range map[string][]string{
+		"mallory": {"refold.test.admin.bob.spy"},
+		"spy": {
+			"refold.test.control.bob." + uid + ".spy", "refold.test.inbox.operator.ops.x", "refold.test.inbox.operator.spy.x", hostileKeys + "majority",
+			"$JS.API.STREAM.INFO." + hostileStream, "$JS.API.STREAM.MSG.GET." + hostileStream,
+		},
+	} {
+		nc, refused := b.connect(user)
+		all := slices.Concat(slices.Collect(maps.Keys(targets)), more)
+		for _, subject := range all {
+			must(t, nc.Publish(subject, targets[subject]))
+		}
+		must(t, nc.FlushWithContext(b.timeout()))
+		until(t, "refusal of each message of "+user, func() bool { return refused.Load() >= int64(len(all)) })
+		if got := refused.Load(); got != int64(len(all)) {
+			t.Errorf("the server refused %d messages of %s, want %d", got, user, len(all))
+		}
+	}
+	for _, m := range seen() {
+		t.Errorf("%s received %q", m.Subject, m.Data)
+	}
+	b.wantHealthy()
+}
+
+// The server refuses each subscription of a node or an operator to the messages of others.
 func TestHostileSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	mallory, refused := b.connect("mallory")
-	subjects := []string{">", "refold.>", "refold.test.control.bob.*.*", "refold.test.inbox.>", "refold.test.inbox.operator.ops.>", "_INBOX.>", "$JS.>", "$KV.>", "$SYS.>"}
-	for _, subject := range subjects {
-		_, err := mallory.Subscribe(subject, func(m *natsgo.Msg) { t.Errorf("mallory received %q on %s", m.Data, m.Subject) })
-		must(t, err)
+	subjects := []string{
+		">", "*.>", "refold.>", "refold.test.>", "refold.test.*.bob.>", "refold.test.control.bob.*.*", "refold.test.data.*.*.*", "refold.test.bulk.bob.*.alice", "refold.test.join.bob.*",
+		"refold.test.join.*.*", "refold.*.join.mallory.*", "refold.test.admin.bob.*", "refold.test.admin.*.*", "refold.test.admin.>", "refold.other.admin.@any.*",
+		"refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.operator.ops.>", "refold.test.inbox.operator.mallory.>", "refold.test.inbox.lease.alice.>",
+		"refold.test.inbox.lease.*.>", "orders", "_INBOX.>", "_R_.>", "$JS.>", "$JS.API.>", "$JS.EVENT.ADVISORY.>", "$JS.ACK.>", "$KV.>", hostileKeys + ">", "$SYS.>",
 	}
-	until(t, "refusal of each subscription", func() bool { return refused.Load() >= int64(len(subjects)) })
+	for _, user := range []string{"mallory", "spy"} {
+		nc, refused := b.connect(user)
+		for _, subject := range subjects {
+			hear := func(m *natsgo.Msg) { t.Errorf("%s received %q on %s", user, m.Data, m.Subject) }
+			_, err := nc.Subscribe(subject, hear)
+			_, failed := nc.QueueSubscribe(subject, "refold", hear)
+			must(t, err, failed)
+		}
+		until(t, "refusal of each subscription of "+user, func() bool { return refused.Load() >= int64(2*len(subjects)) })
+	}
 	b.wantHealthy()
 }
 
