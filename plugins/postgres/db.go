@@ -127,10 +127,15 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	if url && (strings.Contains(pc.ConnConfig.Host, "@") || strings.Contains(pc.ConnConfig.Database, "@") && !strings.Contains(dsn, "%40")) {
 		return nil, ErrDSN
 	}
-	// The settings of a role or a database must not change the encoding of texts.
-	pc.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	// The settings of a role or a database must not change the encoding of texts, or let the objects
+	// of other roles replace operators and functions of the server.
+	params := pc.ConnConfig.RuntimeParams
+	params["client_encoding"], params["search_path"] = "UTF8", searchPath
 	return pc, nil
 }
+
+// searchPath is the search path of all sessions.
+const searchPath = "pg_catalog, pg_temp"
 
 // sizesPool reports whether a valid connection string sets the size of the pool.
 func sizesPool(dsn string) bool {
