@@ -46,7 +46,6 @@ type watermark struct {
 
 	turn    chan struct{} // holds one token during a refresh
 	checked bool          // the sequence was checked; guarded by turn
-	looked  int64         // no unknown event exists up to here; guarded by turn
 
 	mu    sync.Mutex
 	begun uint64 // number of refreshes that began
@@ -120,19 +119,15 @@ func (w *watermark) read(ctx context.Context, before mark) (mark, error) {
 	if err != nil {
 		return mark{}, err
 	}
-	switch {
-	case drawn < before.settled: // settled events are committed, so the sequence keeps their ordinals
+	if drawn < before.settled { // settled events are committed, so the sequence keeps their ordinals
 		return mark{}, describe([]error{ErrRewound}, "%s lost events that were read: the last ordinal is %d, but %d was read; reopen the journal", w.db.target, drawn, before.settled)
-	case drawn < before.drawn:
-		w.looked = 0 // a crash has undone draws, so new events may appear below
 	}
 	below, held := settledBelow(drawn, keys)
 	settled := before.settled
-	if below > max(settled, w.looked) {
+	if below > settled { // a crash may undo draws, so events may appear below an ordinal that had none
 		if err := conn.QueryRow(ctx, w.sql.highest, below).Scan(&settled); err != nil {
 			return mark{}, w.db.fail(ctx, err)
 		}
-		w.looked = below
 	}
 	return mark{settled: max(settled, before.settled), drawn: drawn, below: below, held: held}, nil
 }

@@ -246,6 +246,26 @@ func TestForgottenDrawsDoNotRewind(t *testing.T) {
 	}
 }
 
+// Other appends bring the sequence back to the value that a reader has seen before a crash of the
+// server. The reader receives their events.
+func TestForgottenDrawsReturn(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	j := db.TestJournal()
+	store(t, j, eventsOf("kept", 0, 1))
+	_, tx := appendLate(t, db, dsn, eventsOf("lost", 0, 3))
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, next := readAll(t, j, journal.Criteria{}, "")
+	execute(t, connect(t, dsn), "SELECT setval('refold.ordinals', (SELECT max(ordinal) FROM refold.events))") // like a crash
+	store(t, j, eventsOf("new", 0, 3))
+	if got, _ := readAll(t, j, journal.Criteria{}, next); !slices.Equal(named(got), []string{"new/1", "new/2", "new/3"}) {
+		t.Errorf("read %v after a crash, want the 3 new events", named(got))
+	}
+}
+
 func TestInvalidSequence(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, sql, mentions string }{
