@@ -258,3 +258,23 @@ func TestParts(t *testing.T) {
 		t.Errorf("the parts are %s, want [[a b]]", got)
 	}
 }
+
+// An append is stored only if its statement returns exactly one row.
+func TestAppendWithoutResult(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
+	admin := connect(t, dsn)
+	execute(t, admin, "DROP FUNCTION refold.append_one; DROP FUNCTION refold.append_many", pgx.QueryExecModeSimpleProtocol)
+	for _, rows := range []string{"SELECT NULL::%s WHERE false", "VALUES (NULL::%[1]s), (NULL::%[1]s)"} {
+		execute(t, admin, `CREATE OR REPLACE FUNCTION refold.append_one(integer, text, bigint, smallint, timestamptz, text, text, bytea, text[], bytea)
+			RETURNS SETOF bigint LANGUAGE sql AS '`+fmt.Sprintf(rows, "bigint")+`'`)
+		execute(t, admin, `CREATE OR REPLACE FUNCTION refold.append_many(integer, text[], bigint[], integer[], text[], bigint[], smallint[], timestamptz[], text[], text[], bytea[], text[], bytea[])
+			RETURNS SETOF bigint[] LANGUAGE sql AS '`+fmt.Sprintf(rows, "bigint[]")+`'`)
+		for n := 1; n <= 2; n++ {
+			if errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)}); errs == nil || errs[0] == nil || journal.NotStored(errs[0]) {
+				t.Errorf("append of %d events with the result %q: %v, want an unknown outcome", n, rows, errs)
+			}
+		}
+	}
+}

@@ -127,10 +127,16 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	if url && (strings.Contains(pc.ConnConfig.Host, "@") || strings.Contains(pc.ConnConfig.Database, "@") && !strings.Contains(dsn, "%40")) {
 		return nil, ErrDSN
 	}
-	// The settings of a role or a database must not change the encoding of texts, or let the objects
-	// of other roles replace operators and functions of the server.
+	// The settings of a role or a database must not change the encoding of texts, let the objects of
+	// other roles replace operators and functions of the server, or suppress warnings.
 	params := pc.ConnConfig.RuntimeParams
-	params["client_encoding"], params["search_path"] = "UTF8", searchPath
+	params["client_encoding"], params["search_path"], params["client_min_messages"] = "UTF8", searchPath, "warning"
+	pc.ConnConfig.OnNotice = keepWarning
+	for _, other := range pc.ConnConfig.Fallbacks {
+		if pc.ConnConfig.ValidateConnect == nil && (other.Host != pc.ConnConfig.Host || other.Port != pc.ConnConfig.Port) {
+			pc.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+		}
+	}
 	return pc, nil
 }
 

@@ -30,7 +30,9 @@
 //   - Of two concurrent writers of one ID, on any nodes, one gets a conflict. Sequence numbers have
 //     no gaps and are not reused after a deletion.
 //   - The outcome of an append is stored, not stored or unknown, and is never guessed. The outcome
-//     is not stored only if the server reported the failure or nothing was sent.
+//     is not stored only if the server reported the failure or nothing was sent. The outcome is
+//     unknown if the commit produced a warning, such as that of a canceled wait for a synchronous
+//     standby. A conflict is reported only after a commit that waits for the standby.
 //   - A query skips no event, even if the event commits late, and returns no event twice,
 //     regardless of other transactions.
 //   - Sessions hold no state unless Config.CachedStatements is set. A proxy that pools transactions
@@ -45,7 +47,9 @@
 //	no connection could be made         ErrUnavailable; an append is ErrNotSent
 //	connection lost during an append    ErrUnavailable, outcome unknown: a fence settles it
 //	context ended during an append      canceled by the server: ErrNotSent; no answer within 1 s: unknown
-//	server is read-only, a standby      ErrReadOnly, ErrNotSent
+//	server is read-only                 ErrReadOnly; an append is ErrNotSent
+//	server is a standby                 ErrReadOnly, also from Replay and queries: events may be missing
+//	wait for a standby was canceled     outcome unknown
 //	role lacks a right                  ErrDenied, ErrNotSent; names the role and the schema
 //	disk of the server is full          ErrUnavailable, ErrNotSent; continues when there is space
 //	tables are missing                  ErrSchema
@@ -67,12 +71,27 @@
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA refold TO app;
 //	GRANT SELECT, USAGE ON SEQUENCE refold.ordinals TO app;
 //
-// and EXECUTE on the functions, which PUBLIC has unless it was revoked. The files in
-// plugins/postgres/migration are plain SQL and can be run manually.
+// and EXECUTE on the functions and on pg_logical_emit_message, which PUBLIC has unless it was
+// revoked. No other role may own the schema refold or have CREATE on it, because its owner can
+// replace the functions. Other roles may have CREATE on other schemas, such as public: each session
+// and each function has the search path "pg_catalog, pg_temp", so their operators and functions are
+// not used. Triggers on the tables therefore need qualified names. A trigger that raises a warning
+// makes the outcome of the append unknown.
 //
-// The encoding of the database must be UTF8. Each connection sets client_encoding to UTF8 at its
-// start, regardless of the settings of roles and databases. A proxy that pools transactions must
-// track this setting, as PgBouncer does.
+// The files in plugins/postgres/migration are plain SQL and can be run manually, with the same
+// search path:
+//
+//	PGOPTIONS='-c search_path=pg_catalog,pg_temp' psql -v ON_ERROR_STOP=1 --single-transaction -f 001_journal.up.sql
+//
+// The encoding of the database must be UTF8. Each connection sets client_encoding to UTF8,
+// search_path to "pg_catalog, pg_temp" and client_min_messages to warning at its start, regardless
+// of the settings of roles and databases. A proxy that pools transactions must track
+// client_encoding, as PgBouncer does. It may drop the others (ignore_startup_parameters =
+// search_path, client_min_messages) if the role has the search path: ALTER ROLE app SET search_path
+// = pg_catalog, pg_temp. Open fails with ErrSchema if a session has other settings.
+//
+// Servers: a connection string with several hosts selects the primary. After a fail-over, the
+// journal refuses a server that has become a standby.
 //
 // Settings: synchronous_commit is not changed; off may lose the last appends in a crash. The
 // transaction isolation must be read committed, the default. Config.MaxConns counts against

@@ -26,7 +26,18 @@ type statement struct {
 	name string // name of the prepared statement, with Config.CachedStatements
 	sql  string
 	oids []uint32
+	rows rows
 }
+
+// rows is what a result must contain, and whether the statement changes data.
+type rows uint8
+
+const (
+	anyRows     rows = iota
+	primaryRows      // at least one, whose last column reports a standby
+	changed          // any rows of a change
+	oneChanged       // one row of a change
+)
 
 // prepare prepares the statement unless the connection has prepared it.
 func (st *statement) prepare(ctx context.Context, pg *pgconn.PgConn) error {
@@ -55,6 +66,7 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	}
 	defer db.release(ctx, conn)
 	pg := conn.Conn().PgConn()
+	delete(pg.CustomData(), lastWarning)
 	var reader *pgconn.ResultReader
 	if db.cfg.CachedStatements {
 		if err = st.prepare(ctx, pg); err != nil {
@@ -65,15 +77,40 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 		reader = pg.ExecParams(ctx, st.sql, params, st.oids, inBinary(), inBinary())
 	}
 	var bad error
-	for bad == nil && reader.NextRow() {
-		if row != nil {
-			bad = row(reader.Values())
+	read := 0
+	for ; bad == nil && reader.NextRow(); read++ {
+		values := reader.Values()
+		if last := len(values) - 1; st.rows == primaryRows {
+			if values[last][0] != 0 {
+				bad = db.onStandby()
+				break
+			}
+			values = values[:last]
 		}
+		if row != nil {
+			bad = row(values)
+		}
+	}
+	if bad == nil && (st.rows == oneChanged && read != 1 || st.rows == primaryRows && read == 0) {
+		bad = errResult
 	}
 	if _, err = reader.Close(); err == nil {
 		err = bad
 	}
+	if warning := pg.CustomData()[lastWarning]; err == nil && warning != nil && st.rows >= changed {
+		err = fmt.Errorf("the commit may not have reached a standby: %v", warning)
+	}
 	return err
+}
+
+// lastWarning is the key of the last warning in the custom data of a connection. The server commits
+// with a warning when the wait for a synchronous standby is canceled.
+const lastWarning = "warning"
+
+func keepWarning(pg *pgconn.PgConn, n *pgconn.Notice) {
+	if warning := (*pgconn.PgError)(n); severity(warning) == "WARNING" {
+		pg.CustomData()[lastWarning] = warning.Message
+	}
 }
 
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -105,7 +142,7 @@ func (db *DB) release(ctx context.Context, conn *pgxpool.Conn) {
 
 // fail translates an error of run for the caller.
 func (db *DB) fail(ctx context.Context, err error) error {
-	for _, ours := range []error{nil, journal.ErrClosed, journal.ErrCorrupt, errRow, errResult} {
+	for _, ours := range []error{nil, journal.ErrClosed, journal.ErrCorrupt, errRow, errResult, ErrReadOnly} {
 		if errors.Is(err, ours) {
 			return err
 		}
@@ -135,16 +172,16 @@ const idPage = 1000
 const deletePage = 5000
 
 func newStatements(schema string, class int32) statements {
-	st := func(name, sql string, oids ...uint32) statement {
-		return statement{name: "refold_" + name, sql: strings.ReplaceAll(sql, "{s}", schema), oids: oids}
+	st := func(rows rows, name, sql string, oids ...uint32) statement {
+		return statement{name: "refold_" + name, sql: strings.ReplaceAll(sql, "{s}", schema), oids: oids, rows: rows}
 	}
 	const page = `
 		FROM (SELECT (SELECT n.seq_nr FROM {s}.events n WHERE n.id = $1 AND n.seq_nr > $3 AND n.seq_nr <= $4 ORDER BY n.seq_nr LIMIT 1) AS beyond) b
 		LEFT JOIN {s}.events e ON e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3`
 	return statements{
-		appendOne: st("append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
+		appendOne: st(oneChanged, "append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
 			pgtype.TextOID, pgtype.Int8OID, pgtype.Int2OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.TextArrayOID, pgtype.ByteaOID),
-		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
+		appendMany: st(oneChanged, "append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
 			pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID),
 
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
@@ -152,44 +189,47 @@ func newStatements(schema string, class int32) statements {
 		// is always at least one row, which holds that column. The statement omits the payloads of
 		// large events and does not sum up sizes, because most events are small and summing up
 		// their sizes takes longer than reading them.
-		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
+		replay: st(primaryRows, "replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
-				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
+				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond, pg_is_in_recovery()`+page+`
 			ORDER BY e.seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID),
-		replayLarge: st("replay_large", `SELECT `+rowColumns("p")+`, p.beyond
+		replayLarge: st(primaryRows, "replay_large", `SELECT `+rowColumns("p")+`, p.beyond, pg_is_in_recovery()
 			FROM (SELECT e.*, b.beyond, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size,
 					sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
 						OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes`+page+`) p
 			WHERE p.bytes IS NULL OR p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = p.size
 			ORDER BY p.seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID),
-		highest: st("highest", `SELECT greatest(
+		highest: st(primaryRows, "highest", `SELECT greatest(
 			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
-			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, pgtype.TextOID),
-		// The query jumps from one ID to the next, because an ID may have a million events.
-		ids: st("ids", `WITH RECURSIVE hop(id) AS (
+			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0), pg_is_in_recovery()`, pgtype.TextOID),
+		// The query jumps from one ID to the next, because an ID may have a million events. A
+		// page that is not full ends with NULL, so that it has a row.
+		ids: st(primaryRows, "ids", `WITH RECURSIVE hop(id) AS (
 				(SELECT e.id FROM {s}.events e WHERE e.id > $1 ORDER BY e.id LIMIT 1)
 				UNION ALL
 				SELECT (SELECT e.id FROM {s}.events e WHERE e.id > hop.id ORDER BY e.id LIMIT 1) FROM hop WHERE hop.id IS NOT NULL
 			)
-			SELECT id FROM (
+			SELECT id, pg_is_in_recovery() FROM (
+				(SELECT NULL AS id)
+				UNION ALL
 				(SELECT id FROM hop WHERE id IS NOT NULL LIMIT `+fmt.Sprint(idPage)+`)
 				UNION
 				(SELECT d.id FROM {s}.deletions d WHERE d.id > $1 ORDER BY d.id LIMIT `+fmt.Sprint(idPage)+`)
 			) AS both_tables ORDER BY id LIMIT `+fmt.Sprint(idPage), pgtype.TextOID),
 
-		markDeleted: st("mark_deleted", `INSERT INTO {s}.deletions AS d (id, deleted_to)
+		markDeleted: st(changed, "mark_deleted", `INSERT INTO {s}.deletions AS d (id, deleted_to)
 			SELECT $1, least($2, h.highest) FROM (SELECT greatest(
 				(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
 				(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)) AS h(highest)
 			WHERE least($2, h.highest) > 0
 			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
 			RETURNING deleted_to`, pgtype.TextOID, pgtype.Int8OID),
-		underWay: st("under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
+		underWay: st(anyRows, "under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
 			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
 		// The result is whether there were rows to delete, not how many were deleted: a concurrent
 		// deletion may have deleted these rows and left others.
-		deleteSome: st("delete_some", `WITH gone AS (
+		deleteSome: st(oneChanged, "delete_some", `WITH gone AS (
 				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <=
 					(SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1)
 				RETURNING e.ordinal, e.tags
@@ -198,16 +238,16 @@ func newStatements(schema string, class int32) statements {
 			)
 			SELECT CASE WHEN EXISTS (SELECT FROM {s}.events f WHERE f.id = $1 AND f.seq_nr <= $2) THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
 
-		saveSnapshot: st("save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
+		saveSnapshot: st(changed, "save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,
 			pgtype.TextOID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.Int8OID),
-		loadSnapshot: st("load_snapshot", `SELECT seq_nr, at, manifest, CASE WHEN octet_length(payload) <= $6 THEN payload END, checksum FROM {s}.snapshots
+		loadSnapshot: st(anyRows, "load_snapshot", `SELECT seq_nr, at, manifest, CASE WHEN octet_length(payload) <= $6 THEN payload END, checksum FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT 1`,
 			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID, pgtype.Int8OID),
-		listSnapshots: st("list_snapshots", `SELECT seq_nr, at FROM {s}.snapshots
+		listSnapshots: st(anyRows, "list_snapshots", `SELECT seq_nr, at FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT `+fmt.Sprint(pageRecords),
 			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID),
-		deleteSnapshots: st("delete_snapshots", `DELETE FROM {s}.snapshots
+		deleteSnapshots: st(changed, "delete_snapshots", `DELETE FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5`,
 			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID),
 	}

@@ -76,7 +76,9 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 		for from := textPrefix(after); ; {
 			var ids []string
 			err := j.run(ctx, &j.db.sql.ids, [][]byte{[]byte(from)}, func(values [][]byte) error {
-				ids = append(ids, string(values[0]))
+				if values[0] != nil {
+					ids = append(ids, string(values[0]))
+				}
 				return nil
 			})
 			if err != nil {

@@ -89,13 +89,13 @@ func (db *DB) version(ctx context.Context, q interface {
 ) (int, error) {
 	var exists bool
 	// After the wait for the lock, to_regclass could return a cached result.
-	var encoding, path string
-	err := q.QueryRow(ctx, "SELECT current_setting('server_encoding'), current_setting('search_path'), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&encoding, &path, &exists)
+	var encoding, path, messages string
+	err := q.QueryRow(ctx, "SELECT current_setting('server_encoding'), current_setting('search_path'), current_setting('client_min_messages'), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&encoding, &path, &messages, &exists)
 	switch {
 	case err != nil:
 		return 0, db.fail(ctx, err)
-	case path != searchPath: // a proxy has dropped the setting
-		return 0, db.schemaError(nil, "is unsafe to use: a session of role %q has search_path %q, want %q", db.role, path, searchPath)
+	case path != searchPath || messages == "error": // a proxy has dropped the settings
+		return 0, db.schemaError(nil, "is unsafe to use: a session of role %q has search_path %q and client_min_messages %q, want %q and warning", db.role, path, messages, searchPath)
 	case encoding != "UTF8" && encoding != "SQL_ASCII": // one character outside of the encoding would fail all writes of a call
 		return 0, db.schemaError(nil, "is unusable: the database has encoding %s, want UTF8", encoding)
 	case !exists:

@@ -71,10 +71,7 @@ func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (jour
 	if err := j.db.run(ctx, &s.statement, params, p.row); err != nil {
 		return journal.Page{}, j.db.fail(ctx, err)
 	}
-	switch {
-	case p.standby:
-		return journal.Page{}, j.db.onStandby()
-	case len(p.events) >= pageRecords || p.bytes >= pageBytes:
+	if len(p.events) >= pageRecords || p.bytes >= pageBytes {
 		p.next = p.last // the page is full
 	}
 	return journal.Page{Events: p.events, Next: formatOffset(p.next), More: p.next < settled}, nil
@@ -86,24 +83,22 @@ type reader struct {
 	decoder rowDecoder
 	events  []journal.Envelope
 	bytes   int
-	standby bool
 	next    int64 // ordinal up to which the statement has read
 	last    int64 // ordinal of the last event
 }
 
 func (p *reader) row(values [][]byte) error {
 	p.next = int64(binary.BigEndian.Uint64(values[0])) //nolint:gosec // from an int64
-	p.standby = values[1][0] != 0
-	if values[2] == nil {
+	if values[1] == nil {
 		return nil
 	}
-	p.last = int64(binary.BigEndian.Uint64(values[2])) //nolint:gosec // from an int64
-	event, err := p.decoder.row(values[4:])
+	p.last = int64(binary.BigEndian.Uint64(values[1])) //nolint:gosec // from an int64
+	event, err := p.decoder.row(values[3:])
 	if err != nil {
 		return fmt.Errorf("event at %d: %w", p.last, err)
 	}
 	p.bytes += len(event.Payload) + len(event.Metadata)
-	p.events = append(p.events, journal.Envelope{Event: event, ID: string(values[3]), Offset: formatOffset(p.last)})
+	p.events = append(p.events, journal.Envelope{Event: event, ID: string(values[2]), Offset: formatOffset(p.last)})
 	return nil
 }
 
@@ -130,7 +125,7 @@ type shape struct {
 // cannot derive. The planner therefore assumes a small window and uses the index, even if its
 // statistics are old.
 func newShape(schema string, q journal.Criteria) *shape {
-	s := &shape{statement: statement{name: "refold_query", oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
+	s := &shape{statement: statement{name: "refold_query", rows: primaryRows, oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1
 	var source, filter string
@@ -173,7 +168,7 @@ func (s *shape) finish(schema, start, source string) *shape {
 			SELECT e.ordinal, e.id, `+rowColumns("e")+`, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size`+source+`
 			ORDER BY e.ordinal LIMIT `+fmt.Sprint(pageRecords)+`),
 		page AS (SELECT *, sum(size) OVER (ORDER BY ordinal ROWS UNBOUNDED PRECEDING) - size AS before FROM found)
-		SELECT w.upto, pg_is_in_recovery(), page.ordinal, page.id, `+rowColumns("page")+`
+		SELECT w.upto, page.ordinal, page.id, `+rowColumns("page")+`, pg_is_in_recovery()
 		FROM w LEFT JOIN page ON page.before < `+fmt.Sprint(pageBytes)+` ORDER BY page.ordinal`, "{s}", schema)
 	return s
 }

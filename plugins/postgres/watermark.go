@@ -174,10 +174,10 @@ func (w *watermark) readLocks(ctx context.Context, conn *pgx.Conn) (drawn int64,
 	return drawn, keys, nil
 }
 
-// onStandby returns the error of a read from a standby. A standby has neither the locks nor the
-// sequence of the primary.
+// onStandby returns the error of a read from a standby. A standby may lack events, and has neither
+// the locks nor the sequence of the primary.
 func (db *DB) onStandby() error {
-	return describe([]error{ErrReadOnly}, "%s is a standby, where queries could skip events: read from the primary", db.target)
+	return describe([]error{ErrReadOnly}, "%s is a standby, which may lack events: connect to the primary", db.target)
 }
 
 // settledBelow returns the highest ordinal that no append in progress can still use, and whether

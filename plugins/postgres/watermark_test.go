@@ -332,4 +332,31 @@ func TestStandby(t *testing.T) {
 	if _, err := standby.TestJournal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
 		t.Errorf("the end on a standby: %v, want ErrReadOnly", err)
 	}
+	// A standby may lack the last events.
+	for name, j := range map[string]*postgres.Journal{"an open journal": db.TestJournal(), "a new journal": standby.TestJournal()} {
+		until(t, "a connection to the standby", func() bool {
+			_, err := j.HighestSequenceNr(t.Context(), "a")
+			return !errors.Is(err, journal.ErrUnavailable)
+		})
+		if _, err := j.HighestSequenceNr(t.Context(), "a"); !errors.Is(err, postgres.ErrReadOnly) {
+			t.Errorf("%s: highest sequence number on a standby: %v, want ErrReadOnly", name, err)
+		}
+		var refused []error
+		for _, err := range j.Replay(t.Context(), "a", 1, 9) {
+			refused = append(refused, err)
+		}
+		for _, after := range []string{"", "a"} { // a page with an ID, and an empty one
+			for _, err := range j.PersistenceIDs(t.Context(), after) {
+				refused = append(refused, err)
+			}
+		}
+		for _, err := range refused {
+			if !errors.Is(err, postgres.ErrReadOnly) {
+				t.Errorf("%s: a replay or a list on a standby: %v, want ErrReadOnly", name, err)
+			}
+		}
+		if len(refused) != 3 {
+			t.Errorf("%s: %d results of a replay and two lists on a standby, want 3 errors", name, len(refused))
+		}
+	}
 }
