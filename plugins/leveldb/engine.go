@@ -219,8 +219,12 @@ func (e *engine) stream(id string) (*stream, error) {
 	return e.streams.add(id, s), nil
 }
 
-// openFiles locks the directory. It creates the directory unless it is opened read-only.
+// openFiles locks the directory. It creates the directory unless it is opened read-only. If only the
+// file CURRENT is left of a database, the engine would create a new one.
 func openFiles(dir string, readOnly bool) (storage.Storage, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("%w: no directory", journal.ErrInvalid)
+	}
 	if !readOnly {
 		if err := makeDir(dir); err != nil {
 			return nil, err
@@ -228,7 +232,12 @@ func openFiles(dir string, readOnly bool) (storage.Storage, error) {
 	}
 	files, err := storage.OpenFile(dir, readOnly)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, storage.ErrLocked) {
-		return nil, fmt.Errorf("%w by another process", ErrInUse)
+		return nil, fmt.Errorf("%w by this process or another one", ErrInUse)
+	}
+	if _, missing := os.Stat(filepath.Join(dir, "CURRENT")); err == nil && missing == nil {
+		if manifests, err := files.List(storage.TypeManifest); err == nil && len(manifests) == 0 {
+			return nil, errors.Join(corruptf("CURRENT", "its manifest is missing"), files.Close())
+		}
 	}
 	return files, err
 }

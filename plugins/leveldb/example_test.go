@@ -107,6 +107,6 @@ func ExampleOpen_inUse() {
 	defer db.Close() //nolint:errcheck // nothing was written
 
 	_, err = leveldb.Open(dir, leveldb.Config{ReadOnly: true})
-	fmt.Println(err.Error() == fmt.Sprintf("leveldb: open %q: leveldb: directory is in use by another process", dir))
+	fmt.Println(err.Error() == fmt.Sprintf("leveldb: open %q: leveldb: directory is in use by this process or another one", dir))
 	// Output: true
 }

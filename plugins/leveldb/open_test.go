@@ -335,3 +335,40 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A directory in which only CURRENT is left has lost its database. It must not open as a new one.
+func TestOnlyCurrentIsLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	mustAppend(t, db.TestJournal(), write("a", 0, 3))
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "CURRENT" {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, readOnly := range []bool{false, true} {
+		wantOpenError(t, dir, leveldb.Config{ReadOnly: readOnly}, journal.ErrCorrupt)
+	}
+}
+
+// An empty name is not the current directory.
+func TestOpenWithoutDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if _, err := leveldb.Open("", leveldb.Config{}); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("open: %v, want ErrInvalid", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("the current directory has %d entries, %v, want 0", len(entries), err)
+	}
+}

@@ -99,10 +99,13 @@ func (g *storageGuard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
 }
 
-// SetMeta implements storage.Storage.
+// SetMeta implements storage.Storage. It syncs the manifest into its directory first.
 func (g *storageGuard) SetMeta(fd storage.FileDesc) error {
 	if err := g.stopped(); err != nil {
 		return err
+	}
+	if err := g.syncDir(); err != nil {
+		return g.fail(err)
 	}
 	return g.fail(g.Storage.SetMeta(fd))
 }
