@@ -157,12 +157,18 @@ const (
 	MaxEventSize = 16 << 20
 	// MaxWriteSize is the size of the largest write, in bytes of its payloads and metadata.
 	MaxWriteSize = 64 << 20
+
+	maxNamesSize = 64 << 10 // writer, manifest and tags of an event, in bytes
+	maxTagSize   = 1 << 10  // bytes, so that an index can hold a tag
+	maxTags      = 16 << 10 // of an event
 )
 
 // CheckWrite returns a *RejectedError unless a journal may store the write: the write has events,
-// their sequence numbers continue Expect, and neither an event nor the whole write is too large. It
-// returns the size of the write in bytes of payload and metadata. Plugins call it in Append. It
-// does not check the ID; see CheckID.
+// their sequence numbers continue Expect, and neither an event nor the whole write is too large.
+// Writer, manifests and tags are names: valid UTF-8 without NUL. The names of an event have at most
+// 64 KiB together, a tag has at most 1,024 bytes, and an event has at most 16,384 tags. CheckWrite
+// returns the size of the write in bytes of payload and metadata. Plugins call it in Append. It does
+// not check the ID; see CheckID.
 func CheckWrite(w *Write) (size int, err error) {
 	reject := func(seqNr uint64, format string, args ...any) (int, error) {
 		return 0, &RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
@@ -172,6 +178,9 @@ func CheckWrite(w *Write) (size int, err error) {
 	}
 	if n := uint64(len(w.Events)); n > MaxSequenceNr || w.Expect > MaxSequenceNr-n {
 		return reject(0, "%w: sequence numbers of %d events after %d exceed the maximum", ErrInvalid, n, w.Expect)
+	}
+	if err := checkName("writer", w.Writer); err != nil {
+		return reject(0, "%w", err)
 	}
 	for i := range w.Events {
 		e := &w.Events[i]
@@ -183,12 +192,41 @@ func CheckWrite(w *Write) (size int, err error) {
 		if n > MaxEventSize {
 			return reject(want, "it has %d bytes, at most %d are allowed", n, MaxEventSize)
 		}
+		if err := checkNames(len(w.Writer), e); err != nil {
+			return reject(want, "%w", err)
+		}
 		size += n
 	}
 	if size > MaxWriteSize {
 		return reject(0, "it has %d bytes, at most %d are allowed", size, MaxWriteSize)
 	}
 	return size, nil
+}
+
+// checkNames checks the manifest and the tags of an event. size is the length of the writer.
+func checkNames(size int, e *Event) error {
+	err := checkName("manifest", e.Manifest)
+	size += len(e.Manifest)
+	for i := 0; i < len(e.Tags) && err == nil; i++ {
+		if size += len(e.Tags[i]); len(e.Tags[i]) > maxTagSize {
+			return fmt.Errorf("%w: tag %.32q… has %d bytes, limit %d", ErrInvalid, e.Tags[i], len(e.Tags[i]), maxTagSize)
+		}
+		err = checkName("tag", e.Tags[i])
+	}
+	if err == nil && (size > maxNamesSize || len(e.Tags) > maxTags) {
+		return fmt.Errorf("writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), size, maxTags, maxNamesSize)
+	}
+	return err
+}
+
+func checkName(field, name string) error {
+	switch {
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", ErrInvalid, field, name)
+	case strings.IndexByte(name, 0) >= 0:
+		return fmt.Errorf("%w: %s %.64q contains a NUL byte", ErrInvalid, field, name)
+	}
+	return nil
 }
 
 // Wrapper is implemented by a journal that wraps another one, such as the result of WithBreaker.

@@ -5,6 +5,7 @@ package journal_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,7 @@ func TestIsFence(t *testing.T) {
 func TestCheckWrite(t *testing.T) {
 	t.Parallel()
 	big := make([]byte, journal.MaxEventSize)
+	long := strings.Repeat("t", 1025)
 	four := func(last []byte) []journal.Event {
 		events := make([]journal.Event, 5)
 		for i := range events {
@@ -87,6 +89,14 @@ func TestCheckWrite(t *testing.T) {
 		"zero":           {0, []journal.Event{{}}, 0, 1, "sequence number 0"},
 		"large event":    {0, []journal.Event{{SequenceNr: 1}, {SequenceNr: 2, Payload: big, Metadata: []byte{1}}}, 0, 2, "16777217 bytes"},
 		"large write":    {0, four([]byte{1}), 0, 0, "67108865 bytes"},
+		"largest names":  {0, []journal.Event{{SequenceNr: 1, Manifest: "m", Tags: slices.Repeat([]string{long[:1024]}, 63)}}, 0, 0, ""},
+		"most tags":      {0, []journal.Event{{SequenceNr: 1, Tags: make([]string, 16<<10)}}, 0, 0, ""},
+		"large names":    {0, []journal.Event{{SequenceNr: 1, Manifest: "m", Tags: slices.Repeat([]string{long[:1024]}, 64)}}, 0, 1, "have 65537 bytes"},
+		"many tags":      {0, []journal.Event{{SequenceNr: 1, Tags: make([]string, 16<<10+1)}}, 0, 1, "16385 tags"},
+		"long tag":       {0, []journal.Event{{SequenceNr: 1}, {SequenceNr: 2, Tags: []string{"a", long}}}, 0, 2, "1025 bytes"},
+		"invalid tag":    {0, []journal.Event{{SequenceNr: 1, Tags: []string{"a", "\xff"}}}, 0, 1, "tag \"\\xff\" is not valid UTF-8"},
+		"NUL in a tag":   {0, []journal.Event{{SequenceNr: 1, Tags: []string{"a\x00"}}}, 0, 1, "NUL"},
+		"manifest":       {0, []journal.Event{{SequenceNr: 1, Manifest: "\xff"}}, 0, 1, "manifest"},
 	} {
 		w := journal.Write{ID: "a|1", Expect: c.expect, Events: c.events}
 		size, err := journal.CheckWrite(&w)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -184,6 +185,13 @@ func appendBugs() []planted {
 					}
 				}
 				return j.Append(ctx, writes)
+			}),
+		},
+		{
+			name:  "drops invalid tags",
+			finds: []string{"InvalidNames"},
+			plant: beforeEach(func(e *journal.Event) {
+				e.Tags = slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return !utf8.ValidString(tag) || len(tag) > 1024 })
 			}),
 		},
 		{

@@ -6,6 +6,7 @@ package journaltest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,27 @@ func idChecks() []check {
 				f.wantHistory(after.ID, 0, after)
 				f.wantFailures(id, journal.ErrInvalid)
 			}
+		}},
+		{"InvalidNames", "a write is rejected if CheckWrite rejects its writer, a manifest or a tag", base, func(f *fixture) {
+			tags := slices.Repeat([]string{strings.Repeat("t", 1024)}, 63)
+			valid := write("valid names", "w", 0, 1)
+			valid.Events[0].Tags = tags
+			f.store(valid)
+			f.wantHistory(valid.ID, 0, valid)
+			for _, change := range []func(w *journal.Write, e *journal.Event){
+				func(w *journal.Write, _ *journal.Event) { w.Writer = "a\xff" },
+				func(_ *journal.Write, e *journal.Event) { e.Manifest = "a\x00" },
+				func(_ *journal.Write, e *journal.Event) { e.Tags = []string{"valid", "\xed\xa0\x80"} },
+				func(_ *journal.Write, e *journal.Event) { e.Tags = []string{"a\x00b"} },
+				func(_ *journal.Write, e *journal.Event) { e.Tags = []string{tags[0] + "t"} },
+				func(_ *journal.Write, e *journal.Event) { e.Tags = append(tags[:63:63], tags[0]) },
+				func(_ *journal.Write, e *journal.Event) { e.Tags = slices.Repeat([]string{"t"}, 16<<10+1) },
+			} {
+				w := write("invalid names", "w", 0, 2)
+				change(&w, &w.Events[1])
+				f.wantRejected(f.append1(w), w)
+			}
+			f.wantHistory("invalid names", 0)
 		}},
 	}
 }

@@ -13,10 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-const (
-	maxNamesSize = 64 << 10 // writer, manifest and tags of an event, in bytes
-	maxKeptBatch = 8 << 20  // larger buffers are not reused
-)
+const maxKeptBatch = 8 << 20 // larger buffers are not reused
 
 // Append implements journal.Journal. A call is one record of the log and one sync, or several if
 // its writes exceed 64 MiB.
@@ -86,7 +83,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if _, behind := b.failed[w.ID]; behind {
 		return journal.ErrSkipped
 	}
-	size, err := checkWrite(w)
+	size, err := journal.CheckWrite(w)
 	if err != nil {
 		return err
 	}
@@ -157,24 +154,4 @@ func (b *batcher) commit(end int) {
 		b.batch = leveldb.Batch{}
 	}
 	b.batch.Reset()
-}
-
-// checkWrite returns the approximate size of a write, or the reason why it cannot be stored.
-func checkWrite(w *journal.Write) (int, error) {
-	size, err := journal.CheckWrite(w)
-	if err != nil {
-		return 0, err
-	}
-	for i := range w.Events {
-		e := &w.Events[i]
-		names := len(w.Writer) + len(e.Manifest)
-		for _, tag := range e.Tags {
-			names += len(tag)
-		}
-		if names > maxNamesSize || len(e.Tags) > maxTags {
-			return 0, &journal.RejectedError{ID: w.ID, SequenceNr: e.SequenceNr, Reason: fmt.Errorf(
-				"writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), names, maxTags, maxNamesSize)}
-		}
-	}
-	return size, nil
 }

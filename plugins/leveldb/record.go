@@ -225,9 +225,6 @@ const (
 
 const eventFixed = 10
 
-// maxTags bounds the allocation for a damaged count.
-const maxTags = 1 << 12
-
 var (
 	errShort     = errors.New("truncated record")
 	errMalformed = errors.New("malformed record")
@@ -329,7 +326,7 @@ func (f *fields) bytes() []byte {
 
 func (f *fields) tags(names *stringPool) []string {
 	n := f.number()
-	if n > maxTags || n > uint64(len(f.rest)) { // each tag takes at least a byte
+	if n > uint64(len(f.rest)) { // each tag takes at least a byte
 		f.malformed, f.rest = true, nil
 		return nil
 	}

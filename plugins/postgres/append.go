@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -327,12 +326,6 @@ func (b *batch) failChain(c *chain, err error) {
 	}
 }
 
-const (
-	maxNamesSize = 64 << 10 // writer, manifest and tags of an event, in bytes
-	maxTagSize   = 1 << 10  // bytes that always fit an index entry
-	maxTags      = 16 << 10 // per event
-)
-
 // checkWrite returns the approximate size of a write, or the reason why it cannot be stored.
 func checkWrite(w *journal.Write) (int, error) {
 	reject := func(seqNr uint64, reason error) (int, error) {
@@ -345,53 +338,18 @@ func checkWrite(w *journal.Write) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := checkName("writer", w.Writer); err != nil {
-		return reject(0, err)
-	}
 	for i := range w.Events {
 		e := &w.Events[i]
-		names, err := checkEvent(w, e)
-		if err != nil {
-			return reject(e.SequenceNr, err)
+		if year := e.Time.Year(); year < minYear || year > maxYear {
+			return reject(e.SequenceNr, fmt.Errorf("%w: time %v is not between the years %d and %d", journal.ErrInvalid, e.Time, minYear, maxYear))
 		}
-		sent += names + len(w.ID) + rowOverhead
+		sent += len(w.ID) + len(w.Writer) + len(e.Manifest) + rowOverhead
+		for _, tag := range e.Tags {
+			sent += len(tag)
+		}
 	}
 	if sent > maxSent {
 		return reject(0, fmt.Errorf("%d events with names have %d bytes, limit %d", len(w.Events), sent, maxSent))
 	}
 	return sent, nil
-}
-
-func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
-	if err := checkName("manifest", e.Manifest); err != nil {
-		return 0, err
-	}
-	names = len(w.Writer) + len(e.Manifest)
-	for _, tag := range e.Tags {
-		if len(tag) > maxTagSize {
-			return 0, fmt.Errorf("%w: tag %.32q… has %d bytes, limit %d", journal.ErrInvalid, tag, len(tag), maxTagSize)
-		}
-		if err := checkName("tag", tag); err != nil {
-			return 0, err
-		}
-		names += len(tag)
-	}
-	if names > maxNamesSize || len(e.Tags) > maxTags {
-		return 0, fmt.Errorf("writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), names, maxTags, maxNamesSize)
-	}
-	if year := e.Time.Year(); year < minYear || year > maxYear {
-		return 0, fmt.Errorf("%w: time %v is not between the years %d and %d", journal.ErrInvalid, e.Time, minYear, maxYear)
-	}
-	return names, nil
-}
-
-// checkName returns an error that matches ErrInvalid for text that the server cannot store.
-func checkName(field, name string) error {
-	switch {
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", journal.ErrInvalid, field, name)
-	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w: %s %.64q contains a NUL byte", journal.ErrInvalid, field, name)
-	}
-	return nil
 }

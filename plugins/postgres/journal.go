@@ -17,10 +17,8 @@ import (
 // Journal is the journal of a DB. It implements journal.Journal, journal.IDLister, journal.Parallel
 // and journal.Querier.
 //
-// The payload and metadata of an event are at most 16 MiB, and a write is at most 64 MiB. The
-// journal rejects larger events and writes. Names are writers, manifests and tags. The journal also
-// rejects an event with names of more than 64 KiB in total, a tag of more than 1,024 bytes, a name
-// that is not UTF-8 or contains a NUL, and a time before the year -4000 or after the year 200,000.
+// The journal rejects the writes that journal.CheckWrite rejects, and a time before the year -4000 or
+// after the year 200,000.
 type Journal struct {
 	handle *plugin.Handle
 	db     *DB

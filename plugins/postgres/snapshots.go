@@ -12,7 +12,9 @@ import (
 	"hash/crc32"
 	"iter"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
@@ -42,8 +44,8 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err e
 	if err = snap.Check(int64(s.db.cfg.MaxSnapshotSize)); err != nil {
 		return err
 	}
-	if err = checkName("manifest", snap.Manifest); err != nil {
-		return fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+	if !utf8.ValidString(snap.Manifest) || strings.Contains(snap.Manifest, "\x00") {
+		return fmt.Errorf("%w: manifest %.64q is not valid UTF-8 or contains a NUL byte", snapshot.ErrInvalid, snap.Manifest)
 	}
 	at := timestamp(snap.Time)
 	sum := checksum(snap.ID, snap.SequenceNr, at, snap.Manifest, snap.Payload)
