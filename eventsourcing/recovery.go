@@ -36,6 +36,7 @@ type folding struct {
 	seqNr    uint64
 	time     time.Time
 	snapshot uint64 // sequence number of the snapshot, 0 for none
+	unread   uint64 // an event that an unreadable snapshot covers, 0 for none
 	replayed uint64
 }
 
@@ -83,8 +84,8 @@ func (f *folding) once(ctx context.Context) error {
 		f.seqNr, f.snapshot = highest, 0
 		return f.start()
 	}
-	if f.seqNr > highest {
-		return fmt.Errorf("the snapshot of %q is at %d, above the journal: %w", f.pid, f.seqNr,
+	if covered := max(f.seqNr, f.unread); covered > highest {
+		return fmt.Errorf("a snapshot of %q covers event %d, above the journal: %w", f.pid, covered,
 			&journal.GapError{ID: f.pid, Want: highest + 1})
 	}
 	to := highest
@@ -118,6 +119,9 @@ func (f *folding) load(ctx context.Context) error {
 		case errors.Is(err, snapshot.ErrNotFound):
 			return f.start()
 		case errors.Is(err, snapshot.ErrCorrupt) || err != nil && f.optional:
+			if errors.Is(err, snapshot.ErrCorrupt) {
+				f.unread = max(f.unread, 1)
+			}
 			f.rt.log.WarnContext(ctx, "snapshot can't be loaded, replaying all events", slog.String("persistence_id", f.pid), slog.Any("error", err))
 			return f.start()
 		case err != nil:
@@ -133,6 +137,7 @@ func (f *folding) load(ctx context.Context) error {
 		}
 		f.rt.log.WarnContext(ctx, "snapshot can't be decoded, trying an older one", slog.String("persistence_id", f.pid),
 			slog.Uint64("sequence_nr", s.SequenceNr), slog.Any("error", err))
+		f.unread = max(f.unread, s.SequenceNr)
 		if s.SequenceNr <= 1 {
 			break
 		}
@@ -160,13 +165,13 @@ func (f *folding) replay(ctx context.Context, to uint64) error {
 			return fmt.Errorf("replay %q: %w", f.pid, err)
 		}
 		f.progress.Add(1)
-		if ev.SequenceNr != f.seqNr+1 {
+		if ev.SequenceNr > f.seqNr+1 || ev.SequenceNr <= f.seqNr && f.rt.cfg.ReplayFilter.Mode < journal.FilterWarn {
 			return &journal.GapError{ID: f.pid, Want: f.seqNr + 1, Got: ev.SequenceNr}
 		}
 		if !f.opts.AsOf.IsZero() && ev.Time.After(f.opts.AsOf) {
 			return nil
 		}
-		f.seqNr, f.time = ev.SequenceNr, ev.Time
+		f.seqNr, f.time = max(f.seqNr, ev.SequenceNr), ev.Time
 		f.replayed++
 		if ev.IsFence() {
 			continue

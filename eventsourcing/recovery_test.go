@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -222,6 +223,41 @@ func TestHistoryGaps(t *testing.T) {
 			expectError(t, err, journal.ErrHistoryGap)
 		})
 	})
+	for name, damage := range map[string]struct {
+		events int
+		at     uint64
+		fault  error
+		want   uint64
+	}{
+		"all events are missing, and the snapshot cannot be decoded": {at: 3, want: 1},
+		"all events are missing, and the snapshot is corrupt":        {at: 3, fault: fmt.Errorf("a bad disk: %w", snapshot.ErrCorrupt), want: 1},
+		"the last events are missing, and the snapshot is damaged":   {events: 2, at: 4, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := chronicle(t, damage.events)
+				err := s.snapshots.Save(t.Context(), snapshot.Snapshot{
+					Metadata: snapshot.Metadata{ID: "actor|1", SequenceNr: damage.at, Time: time.Now()}, Manifest: "state", Payload: []byte("\xc1 not a state"),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if damage.fault != nil {
+					for range 2 { // a recovery repeats its attempt after a gap
+						s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: damage.fault})
+					}
+				}
+				s.open()
+				defer s.close()
+				_, err = s.ask(recall)
+				gap, ok := errors.AsType[*journal.GapError](err)
+				if !ok || gap.Want != damage.want {
+					t.Errorf("the error is %v, want a gap from %d", err, damage.want)
+				}
+			})
+		})
+	}
 	t.Run("a record in the middle is missing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -250,6 +286,53 @@ func TestHistoryGaps(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestFilterModes checks that a recovery applies all records if the filter yields all of them, also
+// those of two writers with the same number.
+func TestFilterModes(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[journal.FilterMode]string{journal.FilterFail: "", journal.FilterRepairByDiscardOld: "1 2 3", journal.FilterWarn: "1 2 3 2 3", journal.FilterOff: "1 2 3 2 3"} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := chronicle(t, 3)
+				s.cfg.Store = store.Of(&doubledJournal{Journal: s.journal, from: 2}, s.snapshots)
+				s.cfg.ReplayFilter.Mode = mode
+				s.open()
+				defer s.close()
+				got, err := s.ask(recall)
+				if mode == journal.FilterFail {
+					expectError(t, err, journal.ErrViolation)
+					return
+				}
+				expect(t, got, err, want)
+				expect(t, s.mustAsk(addLines("4")), nil, want+" 4")
+			})
+		})
+	}
+}
+
+// doubledJournal yields the records from a number on twice, the second time from another writer.
+type doubledJournal struct {
+	journal.Journal
+	from uint64
+}
+
+func (j *doubledJournal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		for e, err := range j.Journal.Replay(ctx, id, from, to) {
+			if !yield(e, err) {
+				return
+			}
+		}
+		for e, err := range j.Journal.Replay(ctx, id, max(from, j.from), to) {
+			e.Writer = "another"
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // TestUnreadableEvents checks that a recovery fails at an unreadable event, and that the error

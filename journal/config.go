@@ -18,9 +18,10 @@ const (
 	// FilterRepairByDiscardOld drops the record. If a newer writer has overwritten records of an
 	// older writer, it drops the older records instead.
 	FilterRepairByDiscardOld
-	// FilterWarn reports the violation and yields all records unchanged.
+	// FilterWarn reports the violation and yields all records unchanged. A recovery applies each of
+	// them, also one with a number that it has applied before.
 	FilterWarn
-	// FilterOff disables the filter.
+	// FilterOff disables the filter: it is FilterWarn without reports.
 	FilterOff
 )
 
