@@ -111,12 +111,12 @@ func (e Effect[S, E, R]) PersistAsync(events ...E) Effect[S, E, R] {
 // After PersistAsync or ThenAsync, Then does not hold back other commands. f is not called if a
 // write before it failed.
 func (e Effect[S, E, R]) Then(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
-	return Effect[S, E, R]{e.effect.then(callbackOf(f), e.effect.lastAsync())}
+	return Effect[S, E, R]{e.effect.then(callbackOf(f), f == nil, e.effect.lastAsync())}
 }
 
 // ThenAsync is Then without holding back other commands.
 func (e Effect[S, E, R]) ThenAsync(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
-	return Effect[S, E, R]{e.effect.then(callbackOf(f), true)}
+	return Effect[S, E, R]{e.effect.then(callbackOf(f), f == nil, true)}
 }
 
 func callbackOf[S, E, R any](f func(*Context[S, E, R]) Effect[S, E, R]) callback {
@@ -144,8 +144,12 @@ func (e Effect[S, E, R]) StartTimer(name string, after time.Duration, message Me
 }
 
 // StartTicker sends a message to the entity at every interval, first after one interval. It
-// replaces a timer with the same name.
+// replaces a timer with the same name. The command fails with ErrInvalid if the interval is not
+// positive.
 func (e Effect[S, E, R]) StartTicker(name string, every time.Duration, message Message[S]) Effect[S, E, R] {
+	if every <= 0 {
+		return Effect[S, E, R]{e.effect.request(fmt.Errorf("%w: StartTicker %q: interval %v is not positive", ErrInvalid, name, every))}
+	}
 	return Effect[S, E, R]{e.effect.request(timerRequest{name: name, after: every, repeat: true, message: message})}
 }
 
@@ -234,7 +238,7 @@ func (e Effect[S, E, R]) ReplyLater() Decision[S, E, R] {
 // ThenReply runs f as Then does; the Decision of f answers the command.
 func (e Effect[S, E, R]) ThenReply(f func(*Context[S, E, R]) Decision[S, E, R]) Decision[S, E, R] {
 	call := func(e *entity) decision { return f(contextOf[S, E, R](e)).decision }
-	return Decision[S, E, R]{decision{effect: e.effect.then(call, e.effect.lastAsync())}}
+	return Decision[S, E, R]{decision{effect: e.effect.then(call, f == nil, e.effect.lastAsync())}}
 }
 
 // begin counts a new chain, which the handler must return.
@@ -272,7 +276,10 @@ func (e effect) persistAsync(events []any) effect {
 	return e
 }
 
-func (e effect) then(call callback, async bool) effect {
+func (e effect) then(call callback, missing, async bool) effect {
+	if missing {
+		return e.request(fmt.Errorf("%w: Then needs a function", ErrInvalid))
+	}
 	e.begin()
 	e.add(step{call: call, async: async})
 	return e
@@ -310,7 +317,13 @@ func (e effect) join(next effect) effect {
 	return e
 }
 
+// check returns the error of the first action with invalid arguments.
 func (d *decision) check() error {
+	for i := range d.steps {
+		if err, ok := d.steps[i].request.(error); ok {
+			return err
+		}
+	}
 	if d.kind == refused && isNilError(d.err) {
 		return fmt.Errorf("%w: Refuse needs an error", ErrInvalid)
 	}

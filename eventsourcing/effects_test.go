@@ -55,6 +55,33 @@ func TestThen(t *testing.T) {
 	})
 }
 
+// TestInvalidActions checks that an action with invalid arguments fails its command, which changes
+// nothing.
+func TestInvalidActions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		for name, decide := range map[string]func(e actorStep) actorDecision{
+			"Then":                     func(e actorStep) actorDecision { return e.Then(nil).Reply("") },
+			"ThenAsync":                func(e actorStep) actorDecision { return e.ThenAsync(nil).Reply("") },
+			"ThenReply":                func(e actorStep) actorDecision { return e.ThenReply(nil) },
+			"StartTicker":              func(e actorStep) actorDecision { return e.StartTicker("t", 0, act{}).Reply("") },
+			"StartTicker in the past":  func(e actorStep) actorDecision { return e.StartTicker("t", -1, act{}).Reply("") },
+			"a joined effect":          func(e actorStep) actorDecision { return e.And(e.StartTicker("t", 0, act{})).Reply("") },
+			"an action after the ones": func(e actorStep) actorDecision { return e.Then(nil).Then(nothing).Reply("") },
+		} {
+			_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return decide(ctx.Persist(line{"1"})) })
+			if !errors.Is(err, eventsourcing.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+		pass(time.Minute)
+		s.expectStored()
+		expect(t, s.mustAsk(addLines("2")), nil, "2")
+	})
+}
+
 // TestThenIsABarrier checks that no command is handled between a write and its callback, and that
 // the callback does not run if the write fails.
 func TestThenIsABarrier(t *testing.T) {

@@ -47,6 +47,8 @@ func TestConfigurations(t *testing.T) {
 			"already hosts this type": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "actor" },
 			"is blank":                func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = " " },
 			`contains a "|"`:          func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
+			"is not UTF-8":            func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a\xff" },
+			"more than 510 bytes":     func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = strings.Repeat("a", 511) },
 			"package sharding":        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
 			"Type.Apply is missing":   func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
 			"are both set": func(typ *eventsourcing.Type[actor, actorEvent]) {

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/journal"
 )
 
 // reservedType is the type name in the persistence IDs of the records that package sharding keeps.
@@ -26,8 +27,8 @@ const reservedType = "refold.sharding"
 // Apply changes the state. All functions with an *S run on one goroutine at a time and must not
 // block.
 type Type[S, E any] struct {
-	// Name is the first part of the persistence IDs: "account" gives "account|42". It contains no
-	// "|" and must never change. Required.
+	// Name is the first part of the persistence IDs: "account" gives "account|42". It has at most 510
+	// bytes of UTF-8 without "|" and NUL, and must never change. Required.
 	Name string
 	// New returns the empty state of the entity with this ID. It is called at each start and
 	// recovery. Defaults to new(S).
@@ -176,8 +177,8 @@ func newModel[S, E any](typ Type[S, E]) (*model, error) {
 
 func (m *model) check(commands, signals []row, names *codec.Registry) error {
 	var errs fielderror.Errors
-	if strings.TrimSpace(m.name) == "" || strings.ContainsAny(m.name, "|\x00") {
-		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", m.name)
+	if strings.TrimSpace(m.name) == "" || strings.Contains(m.name, "|") || journal.CheckID(journal.JoinID(m.name, "1")) != nil {
+		errs.Addf("Type.Name", "%.64q is blank, contains a \"|\" or a NUL, is not UTF-8, or has more than %d bytes", m.name, journal.MaxIDLength-len("|1"))
 	}
 	if m.name == reservedType {
 		errs.Addf("Type.Name", "%q is reserved for package sharding", m.name)
