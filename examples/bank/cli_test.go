@@ -30,6 +30,7 @@ func TestUsage(t *testing.T) {
 		{"apply " + missing, exitUsage, "missing"},
 		{"lookup alice --at-time noon", exitUsage, `"noon" is neither a time`},
 		{"lookup alice --at-seq -1", exitUsage, "at-seq"},
+		{"lookup alice --at-seq 0", exitUsage, "at-seq"},
 		{"generate --accounts 5 --commands 4", exitUsage, "--commands at least as many"},
 		{"generate --accounts 5", exitUsage, "--commands"},
 		{"audit --journal mongo:", exitFailed, `journal "mongo:": expected inmem:, leveldb:DIR, postgres:`},
