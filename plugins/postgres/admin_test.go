@@ -61,7 +61,7 @@ func everything(t *testing.T, db *postgres.DB) {
 	}
 }
 
-// The rights that doc.go lists are sufficient.
+// The rights that docs/postgres.md lists are sufficient.
 func TestDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})

@@ -62,52 +62,8 @@
 // Config.Logger receives reports of conditions that no call returns as an error: lost
 // notifications, an append that blocks queries, a slow server.
 //
-// # For administrators
-//
-// Rights: migrations need CREATE on the database, or ownership of the schema. With Config.CheckOnly
-// the program needs only
-//
-//	GRANT USAGE ON SCHEMA refold TO app;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA refold TO app;
-//	GRANT SELECT, USAGE ON SEQUENCE refold.ordinals TO app;
-//
-// and EXECUTE on the functions and on pg_logical_emit_message, which PUBLIC has unless it was
-// revoked. No other role may own the schema refold or have CREATE on it, because its owner can
-// replace the functions. Other roles may have CREATE on other schemas, such as public: each session
-// and each function has the search path "pg_catalog, pg_temp", so their operators and functions are
-// not used. Triggers on the tables therefore need qualified names. A trigger that raises a warning
-// makes the outcome of the append unknown.
-//
-// The files in plugins/postgres/migration are plain SQL and can be run manually, with the same
-// search path:
-//
-//	PGOPTIONS='-c search_path=pg_catalog,pg_temp' psql -v ON_ERROR_STOP=1 --single-transaction -f 001_journal.up.sql
-//
-// The encoding of the database must be UTF8. Each connection sets client_encoding to UTF8,
-// search_path to "pg_catalog, pg_temp" and client_min_messages to warning at its start, regardless
-// of the settings of roles and databases. A proxy that pools transactions must track
-// client_encoding, as PgBouncer does. It may drop the others (ignore_startup_parameters =
-// search_path, client_min_messages) if the role has the search path: ALTER ROLE app SET search_path
-// = pg_catalog, pg_temp. Open fails with ErrSchema if a session has other settings.
-//
-// Servers: a connection string with several hosts selects the primary. After a fail-over, the
-// journal refuses a server that has become a standby.
-//
-// Settings: synchronous_commit is not changed; off may lose the last appends in a crash. The
-// transaction isolation must be read committed, the default. Config.MaxConns counts against
-// max_connections, and one more connection listens.
-//
-// Vacuum: only deletions and replaced snapshots leave dead rows. The table of events is configured
-// to be vacuumed and analyzed often, in small steps. Space of deleted events is reused, and not
-// returned to the disk.
-//
-// Partitions: events may be partitioned by hash of the ID, but not by time.
-//
-// Backup and restore: pg_dump and physical backups are complete. After a restore, or after a
-// fail-over to a standby that lacks the last commits, acknowledged events may be missing. Entities
-// in memory then get a conflict and recover from the stored events; readers get ErrRewound or
-// journal.ErrOffset where the loss can be detected. Never restore the tables without the sequence;
-// such a restore is detected and rejected.
+// docs/postgres.md describes the rights of roles, the settings of servers and proxies, several
+// servers, and backups.
 //
 // # Caveats
 //

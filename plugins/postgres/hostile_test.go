@@ -69,7 +69,7 @@ func hostileServer(t *testing.T) (dsn, hostile string) {
 	return dsn, pgtest.With(t, dsn, map[string]string{"user": "hostile"})
 }
 
-// documentedGrants are the rights that doc.go lists for the role app.
+// documentedGrants are the rights that docs/postgres.md lists for the role app.
 func documentedGrants() []string {
 	return []string{
 		"GRANT USAGE ON SCHEMA refold TO app",
