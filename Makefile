@@ -71,7 +71,7 @@ ifeq ($(PRIVATE),)
 else
 	go run ./cmd/refold/internal/withpostgres sh -c 'bin/bank apply $(FILE) --journal $(JOURNAL) && bin/bank audit --journal $(JOURNAL)'
 	@printf '\nThe audit found no difference. The private server and its data are removed. To use your own server:\n'
-	@printf '  make bank JOURNAL=postgres://USER@HOST/DATABASE\n'
+	@printf '  make bank JOURNAL="postgres://USER@HOST/DATABASE?sslmode=verify-full"\n'
 endif
 
 # Many tests wait for nodes that join and for servers, so more packages run at a time than there are cores. make check

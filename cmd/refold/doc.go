@@ -17,11 +17,12 @@
 //	refold remove-sharding-data TYPE   lists, or with --yes removes, the data of sharding in a journal
 //	refold bench persist --json        measures a figure and compares it with its goal
 //
-// The flag --journal selects the journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with
-// ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or
-// the PG... variables. Most commands open the journal for reading only. The commands copy, migrate,
-// remove-sharding-data and bench can write. A LevelDB directory must not be open in another
-// process; a PostgreSQL database may be in use.
+// The flag --journal selects the journal: leveldb:DIR;
+// postgres://USER@HOST/DATABASE?sslmode=verify-full, with schema=NAME for a schema other than
+// refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables. Most commands
+// open the journal for reading only. The commands copy, migrate, remove-sharding-data and bench can
+// write. A LevelDB directory must not be open in another process; a PostgreSQL database may be in
+// use.
 //
 // The exit status is 0 if no problem was found, 1 if problems were found or a goal was missed, and
 // 2 if the command failed.

@@ -5,6 +5,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"hash/fnv"
 	"net"
@@ -83,7 +84,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
-		return nil, describe([]error{err}, "postgres: Config.NotifyDSN: invalid connection string: %s", dsnForm)
+		return nil, describe([]error{err}, "postgres: Config.NotifyDSN: %s", strings.TrimPrefix(err.Error(), "postgres: "))
 	}
 	switch {
 	case cfg.MaxConns > 0:
@@ -117,7 +118,8 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 
 // parseDSN parses a connection string. It rejects strings in which an unescaped character in a
 // password has shifted the end of the password into other parts, because errors would quote these
-// parts.
+// parts. It also rejects strings with which the driver would send plaintext to another machine
+// whose server offers no TLS.
 func parseDSN(dsn string) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -131,13 +133,26 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	// other roles replace operators and functions of the server, or suppress warnings.
 	params := pc.ConnConfig.RuntimeParams
 	params["client_encoding"], params["search_path"], params["client_min_messages"] = "UTF8", searchPath, "warning"
-	pc.ConnConfig.OnNotice = keepWarning
-	for _, other := range pc.ConnConfig.Fallbacks {
-		if pc.ConnConfig.ValidateConnect == nil && (other.Host != pc.ConnConfig.Host || other.Port != pc.ConnConfig.Port) {
-			pc.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	cc := pc.ConnConfig
+	cc.OnNotice = keepWarning
+	encrypted, remote := cc.TLSConfig != nil, plainRemote(cc.Host, cc.Port, cc.TLSConfig)
+	for _, other := range cc.Fallbacks {
+		encrypted, remote = encrypted || other.TLSConfig != nil, remote || plainRemote(other.Host, other.Port, other.TLSConfig)
+		if cc.ValidateConnect == nil && (other.Host != cc.Host || other.Port != cc.Port) {
+			cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 		}
 	}
+	if encrypted && remote { // with sslmode=disable, no attempt is encrypted
+		return nil, errPlaintext
+	}
 	return pc, nil
+}
+
+// plainRemote reports whether an attempt to connect sends plaintext to another machine.
+func plainRemote(host string, port uint16, encryption *tls.Config) bool {
+	network, _ := pgconn.NetworkAddress(host, port)
+	ip := net.ParseIP(host)
+	return encryption == nil && network != "unix" && host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
 // searchPath is the search path of all sessions.

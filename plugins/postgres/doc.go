@@ -4,7 +4,7 @@
 // Package postgres is the shared journal and snapshot store. Both live in one schema of a
 // PostgreSQL database, version 13 or newer, which many nodes use concurrently.
 //
-//	db, err := postgres.Open(ctx, "postgres://bank@db.example.com/bank", postgres.Config{})
+//	db, err := postgres.Open(ctx, "postgres://bank@db.example.com/bank?sslmode=verify-full", postgres.Config{})
 //	if err != nil {
 //		return err
 //	}

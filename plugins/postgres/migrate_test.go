@@ -4,6 +4,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -166,6 +167,33 @@ func TestErrorsContainNoPassword(t *testing.T) {
 		for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err)} {
 			if strings.Contains(text, "s3cr3t") {
 				t.Errorf("the error of %q contains the password: %s", dsn, text)
+			}
+		}
+	}
+}
+
+// A connection string never permits plaintext to another machine by omission.
+func TestPlaintext(t *testing.T) {
+	t.Parallel()
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	for dsn, refused := range map[string]bool{
+		"postgres://u@db.example.com/d":                               true,
+		"postgres://u@192.0.2.1/d?sslmode=prefer":                     true,
+		"host=db.example.com user=u sslmode=allow":                    true,
+		"postgres://u@localhost,db.example.com/d":                     true,
+		"host=/tmp,192.0.2.1 user=u":                                  true,
+		"postgres://u@db.example.com/d?sslmode=disable":               false,
+		"postgres://u@db.example.com/d?sslmode=require":               false,
+		"postgres://u@db.example.com,192.0.2.1/d?sslmode=verify-full": false,
+		"host=127.0.0.1,::1,localhost user=u":                         false,
+		"host=/tmp user=u sslmode=prefer":                             false,
+		"postgres://u@localhost,db.example.com/d?sslmode=verify-full": false,
+	} {
+		for _, c := range []struct{ dsn, notify string }{{dsn, ""}, {"postgres://u@localhost/d", dsn}} {
+			_, err := postgres.Open(ended, c.dsn, postgres.Config{NotifyDSN: c.notify})
+			if got := errors.Is(err, postgres.ErrDSN); got != refused || got && !strings.Contains(err.Error(), "sslmode=verify-full") {
+				t.Errorf("Open(%q) with NotifyDSN %q: %v, want refused=%v", c.dsn, c.notify, err, refused)
 			}
 		}
 	}
