@@ -26,6 +26,8 @@
 //   - [Node.Events] yields a snapshot and then each change in order. A consumer that is too slow
 //     receives a new snapshot instead of the changes. User code never blocks the node.
 //   - A message that is sent through a [Proxy] is handled at most once.
+//   - Only messages of members reach singletons and the handlers of the transport. Removing a node
+//     does not revoke its credential: see docs/cluster.md.
 //
 // # Failures
 //

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/enum"
@@ -297,8 +298,9 @@ func eventsOf(life []membership.Life) (events []Event) {
 type broadcaster struct {
 	limit int
 
+	state atomic.Pointer[State]
+
 	mu          sync.Mutex
-	state       *State
 	changed     chan struct{} // closed when the state changes
 	subscribers map[*subscriber]struct{}
 	closed      bool
@@ -312,22 +314,19 @@ type subscriber struct {
 	stale bool // the next event is a snapshot
 }
 
-func (b *broadcaster) current() *State {
-	s, _ := b.next()
-	return s
-}
+func (b *broadcaster) current() *State { return b.state.Load() }
 
 // next returns the state and a channel that is closed at the next change.
 func (b *broadcaster) next() (*State, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state, b.changed
+	return b.state.Load(), b.changed
 }
 
 func (b *broadcaster) publish(state *State, events []Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.state = state
+	b.state.Store(state)
 	close(b.changed)
 	b.changed = make(chan struct{})
 	for r := range b.subscribers { // each has its own queue
@@ -380,7 +379,7 @@ func (b *broadcaster) take(r *subscriber) ([]Event, bool) {
 	r.queue = nil
 	if r.stale {
 		r.stale = false
-		events = []Event{{Kind: Snapshot, State: b.state}}
+		events = []Event{{Kind: Snapshot, State: b.state.Load()}}
 	}
 	return events, b.closed
 }

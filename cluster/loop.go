@@ -249,6 +249,30 @@ func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler
 	}
 }
 
+// Messages of strangers wait for at most strangerWait, those of at most maxStrangers senders and
+// lanes at a time. Each of them holds up to one window of the transport.
+const (
+	strangerWait = 5 * time.Second
+	maxStrangers = 16
+)
+
+// accepts reports whether a message is passed to its handler: only messages of members are. This
+// node may receive the messages of a new member before the gossip about it, so that they wait. The
+// machine checks the senders of its own messages.
+func (n *Node) accepts(ctx context.Context, m transport.Message) bool {
+	if m.Kind < kindForwarded || membership.Lookup(n.events.current().Members, m.From) != nil {
+		return true
+	}
+	defer n.strangers.Add(-1)
+	if n.strangers.Add(1) > maxStrangers || m.Lane == transport.Control {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, strangerWait)
+	defer cancel()
+	s, _ := n.until(ctx, func(s *State) bool { return membership.Lookup(s.Members, m.From) != nil || s.gone(m.From) })
+	return membership.Lookup(s.Members, m.From) != nil
+}
+
 // transportEvents returns a handler of transport events. The handler passes each event to the node
 // and then to next, unless next is nil.
 func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event) {

@@ -42,6 +42,7 @@ type Node struct {
 	asks      loop.Calls
 	attached  attached
 	services  sync.Map     // handlers that other packages have set for operators' requests, by service
+	strangers atomic.Int32 // messages that wait until their sender is a member
 	lastTurn  atomic.Int64 // machine time at which the loop last finished a turn
 
 	// Only the loop accesses the fields of this block.
@@ -76,6 +77,7 @@ func Start(cfg Config) (*Node, error) {
 	settings := n.cfg.Transport
 	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
 	settings.OnEvent = n.transportEvents(settings.OnEvent)
+	settings.Accept = n.accepts
 	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
 		n.leases.close(n.base, time.Second)
 		n.out.Close(time.Second)
@@ -148,7 +150,8 @@ func prepare(cfg Config) (*Node, error) {
 		proxies:  map[string]*Proxy{},
 		quit:     make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
-	n.events = &broadcaster{limit: cfg.MaxEvents, state: n.currentState(), changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
+	n.events = &broadcaster{limit: cfg.MaxEvents, changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
+	n.events.state.Store(n.currentState())
 	n.leases = &leases{node: n, held: map[string]*leaser{}}
 	n.leases.ctx, n.leases.cancel = context.WithCancel(base)
 	n.instances = instanceHost{node: n, known: map[string]*Singleton{}, running: map[node.Instance]*instance{}, inboxes: map[string]*Inbox{}}
@@ -240,7 +243,8 @@ func (n *Node) Leave(ctx context.Context, member identity.Node) error {
 
 // Down declares a member dead: it is removed, and its singletons and shards start elsewhere. A live
 // node ends when it receives this change. A partitioned node does not receive it, so make sure that
-// the node is dead. The argument and the error are those of Leave.
+// the node is dead. Down does not revoke the credential of the node: a process that has it can join
+// again. The argument and the error are those of Leave.
 func (n *Node) Down(ctx context.Context, member identity.Node) error {
 	return n.about(ctx, member, func() { n.member(membership.DownNode{Node: member}) })
 }

@@ -5,6 +5,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,10 @@ type Config struct {
 	// Silent are message kinds, such as heartbeats. A quarantined incarnation that sends only these
 	// is not notified of its quarantine. Defaults to none.
 	Silent []Kind
+	// Accept reports whether a message or a request is passed to its handler. The message has no
+	// payload. Other messages are dropped and counted, without a reply. Accept is called under the
+	// rules of Handler. Package cluster sets it. Defaults to all messages.
+	Accept func(ctx context.Context, m Message) bool
 	// OnEvent receives Gap, QuarantinedBy and Connection events in order, on its own goroutine. If
 	// OnEvent is too slow, events are dropped and counted. Defaults to none.
 	OnEvent func(Event)

@@ -28,7 +28,7 @@
 //     because a buffer is full. Every loss that a node can detect is counted by reason
 //     ([Transport.Stats]), and gaps in a link are reported ([Gap]).
 //   - The carrier proves the name of the sender that a handler receives. The UID is the sender's own
-//     claim.
+//     claim. Config.Accept decides which senders reach the handlers.
 //   - A slow peer or handler delays no other peer or lane. A sender whose messages are not consumed
 //     runs out of credit, queues up to a limit, and then gets [ErrBackpressure], on that link only.
 //

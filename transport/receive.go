@@ -123,7 +123,12 @@ func (t *Transport) drain(b *inbox) {
 const consumeAt = 64 << 10
 
 func (t *Transport) handle(key inboxKey, d *delivery) {
-	m := Message{From: d.from, Lane: key.lane, Kind: Kind(d.Kind), Payload: d.Payload}
+	m := Message{From: d.from, Lane: key.lane, Kind: Kind(d.Kind)}
+	if t.cfg.Accept != nil && !t.cfg.Accept(t.base, m) {
+		t.dropUnhandled(m, link.Stranger, "dropped messages of strangers")
+		return
+	}
+	m.Payload = d.Payload
 	var r *Request
 	if d.Type == link.Request {
 		r = &Request{Message: m, t: t, correlation: d.Correlation}
@@ -155,9 +160,12 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 		h(t.base, m)
 		return
 	}
-	t.counters.dropped[link.NoHandler].Add(1)
-	t.throttle.Log(t.base, t.log, link.NoHandler, slog.LevelWarn, "dropped messages without a handler",
-		slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
+	t.dropUnhandled(m, link.NoHandler, "dropped messages without a handler")
+}
+
+func (t *Transport) dropUnhandled(m Message, why link.Reason, line string) {
+	t.counters.dropped[why].Add(1)
+	t.throttle.Log(t.base, t.log, why, slog.LevelWarn, line, slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()))
 }
 
 // rejected reports whether messages of a sender are no longer handled.

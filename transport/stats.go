@@ -95,6 +95,7 @@ type shellCounters struct {
 //	unsent           a frame that the carrier failed to send
 //	closing          a message that was queued when the transport was closed
 //	overload         a frame that exceeds the limit for all peers together
+//	stranger         a message that Config.Accept does not accept
 type Reason uint8
 
 // Reasons that tests and monitoring look up by name. Iterate up to Reasons for the others.

@@ -36,7 +36,8 @@ type clusterDownCommand struct {
 
 func (c *clusterDownCommand) Help() string {
 	return `Other members take over the work of the member. A member that is alive, but does not receive its removal, continues to
-host its shards and singletons. Make sure first that its process is dead.`
+host its shards and singletons. Make sure first that its process is dead. The credential of the member stays valid: a process that
+has it can join again. To lock it out, revoke its NATS user first.`
 }
 
 func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {

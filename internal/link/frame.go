@@ -284,6 +284,7 @@ const (
 	Unsent
 	Closing
 	Overload
+	Stranger
 
 	// Reasons is the number of reasons, including the zero value.
 	Reasons
@@ -294,5 +295,5 @@ func (r Reason) String() string {
 	return enum.Name(r, "reason",
 		"none", "malformed", "version", "forged", "wrong_receiver", "wrong_lane", "quarantined", "stale", "old",
 		"over_credit", "too_large", "too_many_peers", "incomplete", "unknown_type", "forgotten",
-		"no_handler", "late_reply", "undecompressed", "panicked", "unsent", "closing", "overload", "none")
+		"no_handler", "late_reply", "undecompressed", "panicked", "unsent", "closing", "overload", "stranger", "none")
 }
