@@ -44,6 +44,19 @@ func (s *shell) callStores(e *shardcore.Effects) {
 			return s.load(ctx, id)
 		}, func(error) coordinator.Input { return coordinator.LoadFailed{ID: id} })
 	}
+	if term := e.CheckTerm; term != 0 {
+		s.background.Go(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, s.opts.Tuning.StateTimeout)
+			defer cancel()
+			s.logCallFailure("load the term", panics.Catch(func() error {
+				l, err := s.store.Load(ctx)
+				if err == nil {
+					s.inbox.Add(item{input: shardcore.TermChecked{Term: term, Stored: l.Term}})
+				}
+				return err
+			}))
+		})
+	}
 	if save := e.Save; save != nil {
 		s.callAsync("save", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			c := Change{Term: save.Term, Rev: save.Rev, Claim: save.IsClaim()}

@@ -30,6 +30,9 @@ type Effects struct {
 	Load      uint64
 	AddShards *coordinator.AddShards
 	Save      *coordinator.Save
+	// CheckTerm, unless 0, requests the highest term that is claimed in the coordinator's store.
+	// Reply with TermChecked, unless the call fails.
+	CheckTerm uint64
 	// Ask and Rebalance are calls of the strategy.
 	Ask       *coordinator.AskStrategy
 	Rebalance *coordinator.AskRebalance
@@ -174,6 +177,9 @@ type StopCoordinator struct{ Now bool }
 // one reply.
 type CoordinatorReply struct{ coordinator.Input }
 
+// TermChecked is the reply to Effects.CheckTerm. Term is CheckTerm.
+type TermChecked region.TermChecked
+
 // Rebalance requests the coordinator to call its strategy at once.
 type Rebalance struct{}
 
@@ -203,6 +209,7 @@ func (Forwarded) input()        {}
 func (StartCoordinator) input() {}
 func (StopCoordinator) input()  {}
 func (CoordinatorReply) input() {}
+func (TermChecked) input()      {}
 func (Rebalance) input()        {}
 func (ShardInput) input()       {}
 func (Drop) input()             {}

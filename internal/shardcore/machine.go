@@ -90,6 +90,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.stopCoordinator(in.Now)
 	case CoordinatorReply:
 		m.stepCoordinator(in.Input)
+	case TermChecked:
+		m.regionStep(region.TermChecked(in))
 	case Rebalance:
 		m.stepCoordinator(coordinator.RebalanceNow{})
 	case ShardInput:

@@ -4,7 +4,10 @@
 package shardcore
 
 import (
+	"cmp"
+
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -44,6 +47,7 @@ func (m *Machine) receive(in Received) {
 		case err != nil:
 			m.out.Malformed = append(m.out.Malformed, Malformed{in.From, err})
 		case p.Type != m.cfg.Region.Type:
+		case p.Kind != region.Forward && membership.Lookup(m.members.Members, in.From) == nil: // the sender repeats it
 		case p.Kind != region.Forward:
 			m.regionStep(region.FrameReceived{From: in.From, Frame: p.Frame})
 		default:
@@ -99,6 +103,7 @@ func (m *Machine) regionEffects(out region.Effects) {
 	for _, s := range out.Messages {
 		m.sendToCoordinator(s)
 	}
+	m.out.CheckTerm = cmp.Or(out.CheckTerm, m.out.CheckTerm)
 	m.stopped = m.stopped || out.Stopped
 }
 

@@ -98,9 +98,12 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 	if s.m.Halted() || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
 		return false // a halted region ignores the message, or replies only that it has stopped
 	}
+	by, _ := s.m.Coordinator()
 	if msg.Term >= s.term {
-		s.term = msg.Term
-		return true
+		if by == from {
+			s.term = msg.Term
+		}
+		return by == from
 	}
 	s.d.hit("sharding", "lower term refused")
 	fenced := false
@@ -110,7 +113,11 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 			fenced = fenced || err == nil && m.Kind == coordinator.Fenced && o.To == from
 		}
 	}
-	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
+	switch {
+	case s.proxy && by == from && !fenced: // the node with the higher term is gone
+		s.term = msg.Term
+		return true
+	case len(e.Actions) > 0 || len(e.Send) > 1 || len(e.Send) > 0 && !fenced: // a node that cannot run the coordinator gets no reply
 		s.h.violate("terms-never-fall", "the region has seen term %d but accepts %v of term %d", s.term, msg.Kind, msg.Term)
 	}
 	return false

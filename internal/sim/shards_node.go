@@ -343,6 +343,9 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 	if e.Load != 0 {
 		d.store.load(s, e.Load)
 	}
+	if e.CheckTerm != 0 {
+		d.store.checkTerm(s, e.CheckTerm)
+	}
 	if e.Save != nil {
 		d.store.save(s, *e.Save)
 	}

@@ -149,6 +149,24 @@ func (s *stateStore) load(at *shardNode, id uint64) {
 	}, func(err error) { at.replyLoaded(id, state, rev, err) })
 }
 
+func (s *stateStore) checkTerm(at *shardNode, term uint64) {
+	var stored uint64
+	answer := func(err error) {
+		if s.d.hit("sharding", "term checked"); err == nil {
+			at.step(shardcore.TermChecked{Term: term, Stored: stored})
+		}
+	}
+	if s.replicated == nil {
+		s.call(at, func() error { stored = s.state.Term(); return nil }, answer)
+		return
+	}
+	at.startStoreCall(func(e *storeCall) {
+		var err error
+		_, _, stored, err = at.register.Load(e.ctx)
+		at.after(0, func() { answer(err) })
+	})
+}
+
 func (s *shardNode) replyLoaded(id uint64, state coordinator.State, rev uint64, err error) {
 	if err != nil {
 		s.reply(coordinator.LoadFailed{ID: id})

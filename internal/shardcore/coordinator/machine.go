@@ -31,10 +31,11 @@ type Machine struct {
 	ids   uint64
 	round uint64
 
-	load     load
-	save     *saving
-	queue    []request
-	settleAt time.Duration
+	load        load
+	checkTermAt time.Duration // earliest time of the next checkTerm
+	save        *saving
+	queue       []request
+	settleAt    time.Duration
 
 	alive         []identity.Node          // regions that have registered with this coordinator
 	instances     map[identity.Node]uint64 // the last instance of each region and proxy that has registered with this coordinator
@@ -243,14 +244,16 @@ func (m *Machine) clusterIsStopping() bool {
 	})
 }
 
-// receive processes a message. Messages to another coordinator are ignored; if that coordinator has a higher term, this one ends.
+// receive processes a message of a member. Messages to another coordinator are ignored. If that
+// coordinator has a higher term, this one loads the state, and ends if the store has that term: a
+// member may have received a term that nobody has claimed.
 func (m *Machine) receive(from identity.Node, msg Message) {
-	heeded := msg.Type == m.cfg.Type && m.phase >= Claiming
+	heeded := msg.Type == m.cfg.Type && m.phase >= Settling && m.member(from) != nil
 	if heeded && msg.Term > m.term {
-		m.stop(SupersededByTerm)
-		return
+		heeded = false
+		m.checkTerm()
 	}
-	if heeded = heeded && m.phase >= Settling; heeded {
+	if heeded {
 		heeded = m.handle(from, msg)
 	}
 	if !heeded {

@@ -59,6 +59,14 @@ func (m *Machine) checkStored() {
 	}
 }
 
+// checkTerm loads the state to find out whether another coordinator has claimed a higher term.
+func (m *Machine) checkTerm() {
+	if m.now >= m.checkTermAt && m.load.id == 0 && m.load.retryAt == Never {
+		m.checkTermAt = m.now + m.cfg.RetryInterval
+		m.startLoad()
+	}
+}
+
 func (m *Machine) loaded(in Loaded) {
 	if in.ID != m.load.id || in.ID == 0 {
 		return
@@ -67,9 +75,9 @@ func (m *Machine) loaded(in Loaded) {
 	switch {
 	case m.phase <= Claiming && (m.save == nil || !in.State.Equal(m.save.After)):
 		m.claim(in)
-	case m.save == nil: // the answer to the save arrived first
 	case in.State.term > m.term, in.State.term == m.term && in.State.holder != m.cfg.Self:
 		m.stop(SupersededByTerm)
+	case m.save == nil: // the answer to the save arrived first, or checkTerm has loaded the state
 	case in.State.Equal(m.save.After):
 		m.stored(in.Rev)
 	case in.State.Equal(m.state):

@@ -255,6 +255,8 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 	} {
 		d := active(t, coordinator.Config{}, "a b", registered("b")...)
 		d.receive("b", test.message)
+		d.state, d.rev = apply(t, append(registered("b"), started(2))...), 2
+		d.loaded() // if the coordinator has requested it
 		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
 			t.Errorf("%s: phase %v, stopped = %v, want an end only for a higher term", name, d.m.Phase(), d.stopped)
 		}

@@ -175,11 +175,14 @@ func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
 }
 
 func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
-	if msg.Type != m.cfg.Type || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
+	if msg.Type != m.cfg.Type || !m.mayCoordinate(from) || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
 		return
 	}
-	if msg.Term < m.term {
+	if msg.Term < m.term && !m.distrustTerm() {
 		m.send(from, coordinator.Message{Kind: coordinator.Fenced, Term: m.term})
+		return
+	}
+	if !m.believes(from, msg.Term) {
 		return
 	}
 	if m.stopped {
@@ -187,8 +190,9 @@ func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 		return
 	}
 	m.waitingSince, m.verifying = coordinator.Never, false
+	m.coordinatorNode = from
 	if msg.Term > m.term {
-		m.term, m.coordinatorNode, m.pendingAcks = msg.Term, from, nil
+		m.term, m.pendingAcks = msg.Term, nil
 		if msg.Kind != coordinator.RegisterAck {
 			m.unregister()
 		}
@@ -222,6 +226,50 @@ func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 		m.handleHandOff(from, msg)
 	default:
 	}
+}
+
+func (m *Machine) mayCoordinate(n identity.Node) bool {
+	at := membership.Lookup(m.members, n)
+	return at != nil && m.canHostCoordinator(at)
+}
+
+// believes reports whether the region follows a message of its own term or of a higher one. Each
+// term belongs to one node. Only candidates can begin a term that replaces another one.
+func (m *Machine) believes(from identity.Node, term uint64) bool {
+	if term == m.term && !m.coordinatorNode.IsZero() {
+		return from == m.coordinatorNode
+	}
+	return m.term == 0 || slices.Contains(m.candidates, from)
+}
+
+// distrustTerm handles a message of a lower term. Either its sender is superseded, or the higher
+// term was never claimed: the region requests the stored term. A proxy has no store. It drops its
+// term if the node that announced this term can no longer run the coordinator. In this case,
+// distrustTerm returns true.
+func (m *Machine) distrustTerm() bool {
+	switch {
+	case m.cfg.Proxy && !slices.Contains(m.candidates, m.coordinatorNode):
+		m.dropTerm(0)
+		return true
+	case !m.cfg.Proxy && m.now >= m.checkTermAt:
+		m.checkTermAt = m.now + m.cfg.RetryInterval
+		m.out.CheckTerm = m.term
+	}
+	return false
+}
+
+// termChecked drops a term that the store does not confirm.
+func (m *Machine) termChecked(in TermChecked) {
+	if in.Term == m.term && in.Stored < m.term {
+		m.dropTerm(in.Stored)
+	}
+}
+
+// dropTerm replaces the term by a lower one.
+func (m *Machine) dropTerm(term uint64) {
+	m.term, m.coordinatorNode, m.pendingAcks = term, identity.Node{}, nil
+	maps.DeleteFunc(m.lastHeard, func(_ Shard, at messageClock) bool { return at.term > term })
+	m.unregister()
 }
 
 // patience is the number of RetryIntervals without a message after which a region verifies its

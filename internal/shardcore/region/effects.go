@@ -20,6 +20,9 @@ type Effects struct {
 	Frames []OutgoingFrame
 	// Messages go to the coordinator, or to all nodes that may run it. This node may be among them.
 	Messages []OutgoingMessage
+	// CheckTerm, unless 0, is a term that the store may not have. Load the claimed term, and reply
+	// with TermChecked if that succeeds.
+	CheckTerm uint64
 	// Stopped reports that the region has completely ended. The machine still replies to
 	// coordinators that have not received this information.
 	Stopped bool
@@ -113,6 +116,9 @@ type CoordinatorMessage struct {
 	Message coordinator.Message
 }
 
+// TermChecked replies to CheckTerm. Stored is the highest claimed term in the store.
+type TermChecked struct{ Term, Stored uint64 }
+
 // Send is a message of a local sender.
 type Send struct {
 	Shard Shard
@@ -151,6 +157,7 @@ type Stop struct{}
 
 func (Members) input()            {}
 func (CoordinatorMessage) input() {}
+func (TermChecked) input()        {}
 func (Send) input()               {}
 func (FrameReceived) input()      {}
 func (ShardDone) input()          {}

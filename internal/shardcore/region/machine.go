@@ -25,6 +25,7 @@ type Machine struct {
 
 	term             uint64
 	coordinatorNode  identity.Node   // the sender of the last message of that term
+	checkTermAt      time.Duration   // earliest time of the next CheckTerm
 	candidates       []identity.Node // the nodes that may run the coordinator
 	registered       bool
 	refusal          *coordinator.Settings // settings of the coordinator that rejected this region
@@ -101,6 +102,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.updateMembers(in.Members)
 	case CoordinatorMessage:
 		m.receiveMessage(in.From, in.Message)
+	case TermChecked:
+		m.termChecked(in)
 	case Send:
 		m.sendLocal(in)
 	case FrameReceived:
