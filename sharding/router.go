@@ -5,6 +5,8 @@ package sharding
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,7 +41,7 @@ type router struct {
 	regions       map[string]any // *Region[C]
 	undeliverable atomic.Uint64  // malformed messages, and messages for no region
 	unsentReplies atomic.Uint64  // replies that could not be sent
-	lateReplies   atomic.Uint64  // replies without an outstanding ask
+	lateReplies   atomic.Uint64  // replies without an outstanding ask, or from a node that cannot have it
 }
 
 type routerKey struct{}
@@ -50,7 +52,7 @@ func routerOf(node *cluster.Node) *router {
 		t := node.Transport()
 		t.Handle(transport.Kind(shardcore.KindCoordinator), b.receiveCoordinatorMessage)
 		t.Handle(transport.Kind(shardcore.KindRegion), b.receiveRegionFrame)
-		t.Handle(kindReply, func(_ context.Context, m transport.Message) { b.deliverReply(m.Payload) })
+		t.Handle(kindReply, func(_ context.Context, m transport.Message) { b.deliverReply(m.From, m.Payload) })
 		return b
 	}).(*router)
 	return b
@@ -117,7 +119,7 @@ func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shar
 // sendReply sends a reply. If it is too large, instead(err) returns the reply to send.
 func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) []byte) {
 	if to == rt.node.Self() {
-		rt.deliverReply(data)
+		rt.deliverReply(to, data)
 		return
 	}
 	t := rt.node.Transport()
@@ -130,13 +132,13 @@ func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) [
 	}
 }
 
-func (rt *router) deliverReply(data []byte) {
+func (rt *router) deliverReply(from identity.Node, data []byte) {
 	r, err := decodeReply(data)
 	if err != nil {
 		rt.undeliverable.Add(1)
 		return
 	}
-	open, ok := rt.asks.take(r.number)
+	open, ok := rt.asks.takeFrom(r.number, from)
 	switch {
 	case !ok:
 		rt.lateReplies.Add(1)
@@ -174,7 +176,6 @@ const askStripes = 64
 
 // askTable holds the asks that were sent to other nodes until their replies arrive.
 type askTable struct {
-	last    atomic.Uint64
 	stripes [askStripes]askStripe
 }
 
@@ -189,9 +190,12 @@ type pendingAsk struct {
 	to      identity.Node
 }
 
-// add stores an ask and returns the number that identifies its reply.
+// add stores an ask and returns the number that identifies its reply. The number is random, so that
+// only nodes that have received the command can reply.
 func (a *askTable) add(open pendingAsk) uint64 {
-	id := a.last.Add(1)
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	id := binary.NativeEndian.Uint64(b[:])>>1 | 1<<62 // never 0
 	s := &a.stripes[id%askStripes]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,13 +206,21 @@ func (a *askTable) add(open pendingAsk) uint64 {
 	return id
 }
 
-func (a *askTable) take(id uint64) (pendingAsk, bool) {
+// take removes an ask whose command was not sent.
+func (a *askTable) take(id uint64) (pendingAsk, bool) { return a.takeFrom(id, identity.Node{}) }
+
+// takeFrom removes the ask that a node replies to. A command can be relayed, so each node that may
+// host its entity can reply. A zero node stands for this one.
+func (a *askTable) takeFrom(id uint64, from identity.Node) (pendingAsk, bool) {
 	s := &a.stripes[id%askStripes]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open, ok := s.open[id]
+	if ok = ok && (from.IsZero() || from == open.to || open.shell.mayHost(from)); !ok {
+		return pendingAsk{}, false
+	}
 	delete(s.open, id)
-	return open, ok
+	return open, true
 }
 
 func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {
@@ -243,6 +255,12 @@ func hash(id string) uint32 {
 		h = (h ^ uint64(id[i])) * 1099511628211
 	}
 	return uint32(h>>32) ^ uint32(h) //nolint:gosec // folded on purpose
+}
+
+// mayHost reports whether a node can host entities of the type.
+func (s *shell) mayHost(n identity.Node) bool {
+	m, found := s.node.State().Member(n)
+	return n == s.node.Self() || found && m.HasRole(s.opts.Role)
 }
 
 // shardOf returns the shard of an entity. Options.ShardOf belongs to the application and may panic.
