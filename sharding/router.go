@@ -40,7 +40,7 @@ type router struct {
 	shells        map[string]*shell
 	regions       map[string]any // *Region[C]
 	undeliverable atomic.Uint64  // malformed messages, and messages for no region
-	unsentReplies atomic.Uint64  // replies that could not be sent
+	unsentReplies atomic.Uint64  // replies that could not be sent, or name an asker that is not a member
 	lateReplies   atomic.Uint64  // replies without an outstanding ask, or from a node that cannot have it
 }
 
@@ -116,10 +116,15 @@ func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shar
 	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
 }
 
-// sendReply sends a reply. If it is too large, instead(err) returns the reply to send.
+// sendReply sends a reply to a member. A command can name any asker, and a link to each of them
+// would fill the table of links. If the reply is too large, instead(err) returns the reply to send.
 func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) []byte) {
 	if to == rt.node.Self() {
 		rt.deliverReply(to, data)
+		return
+	}
+	if rt.node.State().Status(to) == cluster.Removed {
+		rt.unsentReplies.Add(1)
 		return
 	}
 	t := rt.node.Transport()

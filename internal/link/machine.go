@@ -19,6 +19,9 @@ type Machine struct {
 	peers map[identity.Node]*peer
 	// names holds the peers of each name, the most recently active one last.
 	names map[string][]*peer
+	// unheard holds the peers that have sent nothing, the oldest one first. They are evicted first:
+	// their names may be invented.
+	unheard []*peer
 	// named holds the queues of messages to bare names.
 	named       map[string]*outgoing
 	quarantined map[identity.Node]*quarantine
@@ -40,9 +43,10 @@ type Machine struct {
 }
 
 type peer struct {
-	node identity.Node
-	out  [Lanes]outgoing
-	in   [Lanes]incoming
+	node  identity.Node
+	heard bool // it has sent a frame
+	out   [Lanes]outgoing
+	in    [Lanes]incoming
 }
 
 // New returns a machine without links. The error matches ErrInvalid and lists all mistakes.
@@ -135,13 +139,16 @@ func (m *Machine) toName(to identity.Node, lane Lane, msg Message) (*outgoing, e
 }
 
 // addPeer creates the links with an incarnation. It returns nil if the number of peers is at its
-// limit.
+// limit and all of them have sent frames.
 func (m *Machine) addPeer(node identity.Node) *peer {
 	if same := m.names[node.Name]; len(same) >= maxIncarnations {
-		m.Forget(same[0].node)
+		m.Forget(same[max(0, slices.IndexFunc(same, func(p *peer) bool { return !p.heard }))].node)
 	}
 	if len(m.peers) >= m.cfg.MaxPeers {
-		return nil
+		if len(m.unheard) == 0 {
+			return nil
+		}
+		m.Forget(m.unheard[0].node)
 	}
 	p := &peer{node: node}
 	for lane := range Lane(Lanes) {
@@ -151,6 +158,7 @@ func (m *Machine) addPeer(node identity.Node) *peer {
 	}
 	m.peers[node] = p
 	m.names[node.Name] = append(m.names[node.Name], p)
+	m.unheard = append(m.unheard, p)
 	return p
 }
 
@@ -164,6 +172,7 @@ func (m *Machine) removePeer(node identity.Node, why Reason) {
 		return
 	}
 	delete(m.peers, node)
+	m.markHeard(p)
 	same := slices.DeleteFunc(m.names[node.Name], func(q *peer) bool { return q == p })
 	if m.names[node.Name] = same; len(same) == 0 {
 		delete(m.names, node.Name)

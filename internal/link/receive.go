@@ -201,8 +201,18 @@ func newPartial(e entry, price int) *partial {
 	return &partial{msg: msg, rest: e.rest, cost: price}
 }
 
-// touch makes a peer the last of its name to be evicted.
+// markHeard records that a peer is no longer evicted before others.
+func (m *Machine) markHeard(p *peer) {
+	if !p.heard {
+		p.heard = true
+		i := slices.Index(m.unheard, p)
+		m.unheard = slices.Delete(m.unheard, i, i+1)
+	}
+}
+
+// touch makes a peer the last to be evicted: of its name, and of all peers that have sent nothing.
 func (m *Machine) touch(p *peer) {
+	m.markHeard(p)
 	same := m.names[p.node.Name]
 	if same[len(same)-1] != p {
 		i := slices.Index(same, p)
