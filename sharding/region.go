@@ -148,8 +148,8 @@ func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 }
 
 // Ref returns a reference to the entity with this ID, wherever it runs. It stays valid while the
-// entity starts, stops and moves. The ID and the name of the type together have at most
-// journal.MaxIDLength bytes, which is checked when a command is sent.
+// entity starts, stops and moves. The ID must be valid for journal.CheckID. The ID and the name of
+// the type together have at most journal.MaxIDLength bytes. This is checked when a command is sent.
 //
 // An Ask should have a deadline: a command or a reply that the network loses is not sent again.
 func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.entities.Ref(id) }
@@ -188,8 +188,8 @@ func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	})
 }
 
-// ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf returns
-// an invalid number or panics.
+// ShardOf returns the shard of an entity. The error matches ErrInvalid if the ID is invalid, or if
+// Options.ShardOf returns an invalid number or panics.
 func (r *Region[S]) ShardOf(id string) (Shard, error) {
 	n, err := r.shell.shardOf(id)
 	if err != nil {

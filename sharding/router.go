@@ -156,7 +156,13 @@ func (rt *router) deliverReply(from identity.Node, data []byte) {
 
 func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
-	if err != nil || n != p.Shard {
+	if err != nil {
+		a, _ := decodeCommand(p.Body) // without a number, nobody waits
+		s.reportDropped(p.Entity, a.replyTo.isSet(), fmt.Errorf("from %v: %w", m.From, err))
+		s.sendReply(a.replyTo, nil, err)
+		return
+	}
+	if n != p.Shard {
 		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("%v sent it to shard %d: the nodes have different settings", m.From, p.Shard))
 		return
 	}
@@ -268,8 +274,16 @@ func (s *shell) mayHost(n identity.Node) bool {
 	return n == s.node.Self() || found && m.HasRole(s.opts.Role)
 }
 
-// shardOf returns the shard of an entity. Options.ShardOf belongs to the application and may panic.
+// shardOf returns the shard of an entity. The error matches eventsourcing.ErrArgument if the ID is
+// invalid: an invalid ID must not reach a shard, which would store it as remembered.
+// Options.ShardOf belongs to the application and may panic.
 func (s *shell) shardOf(id string) (n Shard, err error) {
+	if err = journal.CheckID(id); err != nil {
+		return 0, fmt.Errorf("%w: entity ID: %w", eventsourcing.ErrArgument, err)
+	}
+	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength {
+		return 0, fmt.Errorf("%w: entity ID and type name have %d bytes together, at most %d are allowed", eventsourcing.ErrArgument, n, journal.MaxIDLength)
+	}
 	if s.opts.ShardOf == nil {
 		return Shard(hash(id) % uint32(s.opts.Shards)), nil //nolint:gosec // at most coordinator.MaxShards
 	}
@@ -287,9 +301,6 @@ func (s *shell) shardOf(id string) (n Shard, err error) {
 // route sends a command of this node. It does not block.
 func (s *shell) route(m hosting.Message) error {
 	id := m.ID()
-	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // checked here, before the ID is stored as remembered
-		return fmt.Errorf("%w: entity ID and type name have %d bytes together, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
-	}
 	n, err := s.shardOf(id)
 	if err != nil {
 		return err
