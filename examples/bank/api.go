@@ -358,6 +358,7 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error
 		}
 		if status >= http.StatusInternalServerError {
 			a.log.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
+			failure.Message = http.StatusText(status) + "; the log of the bank (-v) has the reason"
 		}
 		body = map[string]errorBody{"error": failure}
 	}

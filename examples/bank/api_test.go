@@ -250,6 +250,73 @@ func TestStatusOfErrors(t *testing.T) {
 	}
 }
 
+// The client gets the code of an internal error. The reason is in the log only.
+func TestInternalError(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	a := &api{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, err := range []error{errors.New("dial 10.0.0.7: secret"), fmt.Errorf("%w: dial 10.0.0.7: secret", eventsourcing.ErrNotStored)} {
+		log.Reset()
+		w := httptest.NewRecorder()
+		a.answer(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/accounts/alice", nil), nil, err)
+		if w.Code < 500 || strings.Contains(w.Body.String(), "secret") || !strings.Contains(w.Body.String(), eventsourcing.StatusOf(err).Code) || !strings.Contains(log.String(), "secret") {
+			t.Errorf("%v: %d %s, log %s; want the code, and the reason in the log only", err, w.Code, w.Body, log.String())
+		}
+	}
+}
+
+// A page of another site that resolves its name to the bank can't use the API.
+func TestUnknownHost(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- serve(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }), "bank.example")
+	}()
+	for host, want := range map[string]int{
+		"evil.example": 421, "evil.example:8080": 421, "127.0.0.1.evil.example": 421, "localhost.": 421, "x": 421,
+		"127.0.0.1": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "192.0.2.7": 200, "localhost:8080": 200, "LocalHost": 200, "Bank.example:80": 200,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		got, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if got.StatusCode != want {
+			t.Errorf("Host %s: status %d, want %d", host, got.StatusCode, want)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// The bank warns if other machines can reach its API.
+func TestServeInPublic(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	out, code := make(lineWriter, 100), make(chan int, 1)
+	var errout strings.Builder
+	go func() {
+		code <- run(ctx, []string{"serve", "--journal", "inmem:", "--addr", "0.0.0.0:0"}, strings.NewReader(""), out, &errout)
+	}()
+	<-out
+	stop()
+	if got := <-code; got != exitOK || !strings.HasPrefix(errout.String(), "bank: warning: other machines can reach ") {
+		t.Errorf("serve at 0.0.0.0: exit code %d, standard error %q; want %d and a warning", got, errout.String(), exitOK)
+	}
+}
+
 // A stopping server completes pending requests.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()

@@ -216,7 +216,8 @@ func (b *branch) describe(w http.ResponseWriter, r *http.Request) {
 	}
 	state, err := b.region.State(r.Context())
 	if err != nil && !errors.Is(err, eventsourcing.ErrStopped) {
-		http.Error(w, fmt.Sprintf("the state of the branch is unavailable: %v", err), http.StatusServiceUnavailable)
+		b.logger.ErrorContext(r.Context(), "the state of the branch is unavailable", slog.Any("error", err))
+		http.Error(w, "the state of the branch is unavailable", http.StatusServiceUnavailable)
 		return
 	}
 	if state.Registered {

@@ -12,7 +12,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -27,7 +31,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 	if c.clustered() {
 		return c.runCluster(app)
 	}
-	listener, err := listenAt(app.ctx, c.Addr)
+	listener, err := listenAt(app, c.Addr)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -38,7 +42,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	greet(app.stdout, "http://"+listener.Addr().String())
-	if err := serve(app.ctx, listener, newAPI(b, app.logger)); err != nil {
+	if err := serve(app.ctx, listener, newAPI(b, app.logger), c.Host...); err != nil {
 		return err
 	}
 	printf(app.stdout, "stopped\n")
@@ -46,18 +50,41 @@ func (c *serveCmd) Run(app *app) (err error) {
 }
 
 // listenAt listens at an address. If the address is in use, the error names the flag to change it.
-func listenAt(ctx context.Context, addr string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+// If other machines can reach the address, listenAt prints a warning.
+func listenAt(app *app, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(app.ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%w: choose another address with --addr HOST:PORT", err)
 	}
-	return l, err
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		printf(app.stderr, "bank: warning: other machines can reach %v, and the API has no users and no passwords\n", a)
+	}
+	return l, nil
 }
 
-// serve answers requests until ctx ends, and then completes the pending ones.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// checkHost refuses requests for a host other than an IP address, localhost and the given names.
+// Otherwise a web page could resolve its own name to this server and read the accounts (DNS
+// rebinding).
+func checkHost(names []string, next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		host := (&url.URL{Host: r.Host}).Hostname()
+		_, err := netip.ParseAddr(host)
+		if err != nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) }) {
+			http.Error(w, "the bank does not serve this host name; bank serve --host NAME adds it", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+}
+
+// serve answers requests until ctx ends, and then completes the pending ones. The names are further
+// hosts for checkHost.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, names ...string) error {
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           checkHost(names, handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -78,7 +105,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 }
 
 // greet prints the address of the bank and example calls.
-func greet(w io.Writer, url string) {
+func greet(w io.Writer, base string) {
 	printf(w, `The bank is open at %[1]s
 
   curl -X POST %[1]s/accounts -H 'Content-Type: application/json' -d '{"id": "alice", "currency": "TWD", "owner": "Alice Chen"}'
@@ -86,5 +113,5 @@ func greet(w io.Writer, url string) {
   curl %[1]s/accounts/alice
 
 All calls: %[1]s/openapi.json
-`, url)
+`, base)
 }

@@ -30,7 +30,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		all = branchNames(c.Nodes)
 		seeds = all[:1] // the other branches are in this process
 	}
-	listeners, err := c.listen(app.ctx, len(all))
+	listeners, err := c.listen(app, len(all))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -58,7 +58,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		defer func() { err = errors.Join(err, server.Close()) }()
 		access = server.Access()
 	}
-	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0}
+	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0, hosts: c.Host}
 	for i, name := range all {
 		b, failed := c.openBranch(app, name, seeds, access, s, r)
 		if failed == nil {
@@ -80,7 +80,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 }
 
 // listen opens n listeners: on consecutive ports, or on any free ports if the port is 0.
-func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err error) {
+func (c *serveCmd) listen(app *app, n int) (all []net.Listener, err error) {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 		if n > 1 && first > 0 {
 			port = strconv.Itoa(first + i)
 		}
-		l, err := listenAt(ctx, net.JoinHostPort(host, port))
+		l, err := listenAt(app, net.JoinHostPort(host, port))
 		if err != nil {
 			for _, l := range all {
 				_ = l.Close()
@@ -142,6 +142,7 @@ type branches struct {
 	app    *app
 	whole  bool // the branches are the complete cluster
 	remote bool // the NATS servers are remote
+	hosts  []string
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -172,7 +173,7 @@ func (s *branches) start(b *branch, listener net.Listener) error {
 	s.running.Go(func() {
 		defer close(closed)
 		defer stop()
-		if err := serve(ctx, listener, s.handler(b)); err != nil {
+		if err := serve(ctx, listener, s.handler(b), s.hosts...); err != nil {
 			s.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
 			b.node.Stop()
 		}

@@ -12,7 +12,8 @@ import (
 )
 
 type serveCmd struct {
-	Addr string `default:"127.0.0.1:8080" help:"Address to listen on, HOST:PORT. With --nodes, the branches use this port and the following ones."`
+	Addr string   `default:"127.0.0.1:8080" help:"Address to listen on, HOST:PORT. With --nodes, the branches use this port and the following ones."`
+	Host []string `placeholder:"NAME" help:"Host names for which the API answers. It always answers for IP addresses and localhost."`
 
 	clusterFlags
 }

@@ -86,6 +86,23 @@ func TestProseIsPlain(t *testing.T) {
 	checkWords(t, "messages", messageLimit, inMessages, messages)
 }
 
+// The servers of http.ListenAndServe have no time-outs, so that no page may recommend them.
+func TestPagesServeWithTimeouts(t *testing.T) {
+	t.Parallel()
+	for _, name := range trackedFiles(t) {
+		if !strings.HasSuffix(name, ".md") && !strings.HasSuffix(name, "doc.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "http.ListenAndServe") {
+			t.Errorf("%s recommends http.ListenAndServe, which has no time-outs; use an http.Server that sets them", name)
+		}
+	}
+}
+
 // checkWords compares the number of hits per 1,000 lines with a limit.
 func checkWords(t *testing.T, name string, most float64, phrases, lines []string) {
 	t.Helper()
