@@ -70,7 +70,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	b := &branch{node: node, logger: log}
 	defer func() { //nolint:contextcheck // closing has its own time limits
 		if err != nil {
-			node.Stop()
+			_ = node.Shutdown(context.WithoutCancel(ctx)) // its phases have time-outs
 			closed := b.close()
 			if failure := b.failure(); failure != nil {
 				err = failure // err is a consequence of the failure of the node

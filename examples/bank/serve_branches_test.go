@@ -17,10 +17,16 @@ import (
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
 )
 
 // serving opens one more branch with its own StableAfter, and returns its output.
 func (c *chain) serving(name string, stableAfter time.Duration) (*branches, *lockedBuffer) {
+	c.Helper()
+	return c.servingWith(name, stableAfter, c.state)
+}
+
+func (c *chain) servingWith(name string, stableAfter time.Duration, state string) (*branches, *lockedBuffer) {
 	c.Helper()
 	self, err := identity.New(name)
 	if err != nil {
@@ -29,7 +35,7 @@ func (c *chain) serving(name string, stableAfter time.Duration) (*branches, *loc
 	c.network.Inject(inmem.Fault{Delay: time.Millisecond}) // messages of others arrive after the start
 	out := &lockedBuffer{}
 	b, err := openBranch(c.Context(), branchConfig{
-		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: c.state,
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state,
 		downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1}, logger: slog.New(slog.NewTextHandler(c.log, nil)),
 	}, c.store, parseRates(c.T, testRates))
 	if err != nil {
@@ -46,6 +52,25 @@ func TestRejectedBranch(t *testing.T) {
 		err := o.ready(c.Context())
 		if err = o.giveUp(err); !errors.Is(err, cluster.ErrIncompatible) || strings.Contains(err.Error(), "has stopped") {
 			c.Error(err)
+		}
+	})
+}
+
+// A branch whose region is rejected leaves the cluster, so that the others do not find it
+// unreachable.
+func TestMismatchedBranchLeaves(t *testing.T) {
+	t.Parallel()
+	others := map[string]string{stateJournal: stateDDATA, stateDDATA: stateJournal}
+	onBranches(t, func(c *chain) {
+		o, _ := c.servingWith("branch-4", 5*time.Second, others[c.state])
+		if err := o.all[0].node.AwaitUp(c.Context()); err != nil {
+			c.Fatal(err)
+		}
+		if err := o.giveUp(o.ready(c.Context())); !errors.Is(err, sharding.ErrMismatch) {
+			c.Errorf("the branch ended with %v, want ErrMismatch", err)
+		}
+		if err := o.all[0].node.Err(); !errors.Is(err, cluster.ErrLeft) {
+			c.Errorf("the node ended with %v, want ErrLeft", err)
 		}
 	})
 }

@@ -293,10 +293,15 @@ func (s *branches) ended(b *branch) error {
 	return errors.Join(b.failure(), err)
 }
 
-// close ends all branches immediately.
+// close ends all branches. A branch that has joined others leaves, so that the others need not
+// detect its end.
 func (s *branches) close() (err error) {
 	for _, b := range s.all {
-		b.node.Stop()
+		if s.whole {
+			b.node.Stop()
+		} else {
+			_ = b.node.Shutdown(context.Background()) // its phases have time-outs; see failure for the error
+		}
 	}
 	for _, b := range s.all {
 		err = errors.Join(err, b.close())
