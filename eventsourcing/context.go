@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -104,7 +105,10 @@ type Token[R any] struct{ call *call }
 func (t Token[R]) With(value R) Resolution { return Resolution{call: t.call, value: value} }
 
 // Refuse returns the resolution that answers with an error, which must not be nil.
-func (t Token[R]) Refuse(err error) Resolution { return Resolution{call: t.call, err: err} }
+func (t Token[R]) Refuse(err error) Resolution {
+	d := decision{err: err, kind: refused}
+	return Resolution{call: t.call, err: cmp.Or(d.check(), err)}
+}
 
 // Resolution is the late reply to a command, see Effect.Resolve.
 type Resolution struct {

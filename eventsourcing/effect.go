@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -330,9 +331,10 @@ func (d *decision) check() error {
 	return nil
 }
 
+// isNilError reports whether an error is nil or holds a nil value, such as a nil pointer.
 func isNilError(err error) bool {
-	r, ok := err.(*Refusal) //nolint:errorlint // the value itself
-	return err == nil || ok && r == nil
+	v := reflect.ValueOf(err)
+	return err == nil || slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan}, v.Kind()) && v.IsNil()
 }
 
 // lastAsync reports whether the last unit or callback is asynchronous. Then the next callback is

@@ -282,7 +282,7 @@ func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
 	command, signal := env.Message, env.Signal // env may be reused after the step
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	if f := e.host.rt.obs.Stashed; f != nil && !signal && e.machine.Last() == env && !isHidden(command) {
-		f(StashInfo{PersistenceID: e.pid(), Command: command})
+		e.host.rt.observe(func() { f(StashInfo{PersistenceID: e.pid(), Command: command}) })
 	}
 }
 

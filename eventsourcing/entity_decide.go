@@ -90,7 +90,8 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		}
 	}
 	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
-		f(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
+		info := UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)}
+		e.host.rt.observe(func() { f(info) })
 	}
 	if err := d.check(); err != nil {
 		op.Fail(err)
@@ -119,7 +120,7 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 	if d.control != 0 {
 		op.Control(d.control)
 		if f := e.host.rt.obs.Stashed; f != nil && d.control&engine.Stash != 0 && !op.Env.Signal {
-			f(StashInfo{PersistenceID: e.pid(), Command: op.Env.Message, Aside: true})
+			e.host.rt.observe(func() { f(StashInfo{PersistenceID: e.pid(), Command: op.Env.Message, Aside: true}) })
 		}
 	}
 }
@@ -268,15 +269,10 @@ func (e *entity) persisted(op *engine.Op, n int) {
 
 // inject returns the metadata that is stored with the events of an op.
 func (e *entity) inject(op *engine.Op) []byte {
-	f := e.host.rt.obs.Inject
-	if f == nil {
-		return nil
+	if s, ok := op.Env.Caller.(sender); ok {
+		return e.host.rt.inject(s.from().ctx)
 	}
-	s, ok := op.Env.Caller.(sender)
-	if !ok {
-		return nil
-	}
-	return f(s.from().ctx)
+	return nil
 }
 
 func (e *entity) mayPersist() error {

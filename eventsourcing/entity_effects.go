@@ -13,6 +13,7 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -60,7 +61,7 @@ func (e *entity) perform(out *engine.Effects) {
 		e.absent = true
 		e.instance = instance{}
 		if e.host.rt.obs.Stopped != nil {
-			e.host.rt.obs.Stopped(e.pid())
+			e.host.rt.observe(func() { e.host.rt.obs.Stopped(e.pid()) })
 		}
 	}
 }
@@ -136,10 +137,10 @@ func (e *entity) unhandledSignal(s any) {
 // durable is called when all events up to a sequence number are stored.
 func (e *entity) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
-		f(e.pid(), seqNr)
+		e.host.rt.observe(func() { f(e.pid(), seqNr) })
 	}
 	for _, p := range e.instance.parts {
-		e.outgoing(p.Durable(seqNr, e.host.rt.steady()))
+		e.callPart(func() hosting.Outgoing { return p.Durable(seqNr, e.host.rt.steady()) })
 	}
 	e.tickParts()
 	e.updateDeadline()
@@ -153,7 +154,7 @@ func (e *entity) failed(cause error) {
 	}
 	rt.log.Error("entity dropped its instance", attrs...)
 	if rt.obs.Failure != nil {
-		rt.obs.Failure(e.pid(), cause)
+		rt.observe(func() { rt.obs.Failure(e.pid(), cause) })
 	}
 }
 
@@ -166,7 +167,7 @@ type fenceWrite struct {
 func (e *entity) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {
-		rt.obs.Fence(e.pid(), w.Expect+1)
+		rt.observe(func() { rt.obs.Fence(e.pid(), w.Expect+1) })
 	}
 	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid()), slog.Uint64("sequence_nr", w.Expect+1))
 	rt.writer.Reset(&e.stream)
@@ -191,20 +192,23 @@ func (e *entity) probe(from uint64, writer string) {
 	defer cancel(nil)
 	defer watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)()
 	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
-	for ev, err := range rt.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
-		switch {
-		case err != nil:
-			in.Err = err
-		case ev.Writer != writer:
-			in.Next = engine.ForeignRecord
-		case ev.IsFence():
-			in.Next = engine.OwnFence
-		default:
-			in.LastNr = ev.SequenceNr
-			progress.Add(1)
-			continue
+	in.Err = catchPanic(e.pid(), func() error {
+		for ev, err := range rt.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
+			switch {
+			case err != nil:
+				return err
+			case ev.Writer != writer:
+				in.Next = engine.ForeignRecord
+			case ev.IsFence():
+				in.Next = engine.OwnFence
+			default:
+				in.LastNr = ev.SequenceNr
+				progress.Add(1)
+				continue
+			}
+			break
 		}
-		break
-	}
+		return nil
+	})
 	e.post(in)
 }

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // request carries out a request of an op that has taken effect.
@@ -230,12 +232,17 @@ func (e *entity) startParts() {
 		return
 	}
 	for _, p := range e.instance.parts {
-		e.outgoing(p.Recovered(e.host.rt.steady()))
+		e.callPart(func() hosting.Outgoing { return p.Recovered(e.host.rt.steady()) })
 	}
 	e.tickParts()
 }
 
-func (e *entity) outgoing(o hosting.Outgoing) {
+// callPart calls a method of a part. A panic is logged and has no further effect.
+func (e *entity) callPart(f func() hosting.Outgoing) {
+	var o hosting.Outgoing
+	if p := panics.Call(func() { o = f() }); p != nil {
+		e.host.rt.log.Error("part panicked", slog.String("persistence_id", e.pid()), slog.Any("error", p), slog.String("stack", string(p.Stack)))
+	}
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
 	}
@@ -244,11 +251,17 @@ func (e *entity) outgoing(o hosting.Outgoing) {
 	}
 }
 
+// nextTick returns Part.Next, zero if it panics.
+func (e *entity) nextTick(p hosting.Part) (at time.Time) {
+	e.callPart(func() (none hosting.Outgoing) { at = p.Next(); return none })
+	return at
+}
+
 // tickParts sets the timer to the earliest tick of a part.
 func (e *entity) tickParts() {
 	var next time.Time
 	for _, p := range e.instance.parts {
-		if at := p.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := e.nextTick(p); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -273,8 +286,8 @@ func (e *entity) tick() {
 	}
 	now := e.host.rt.steady()
 	for _, p := range e.instance.parts {
-		if at := p.Next(); !at.IsZero() && !at.After(now) {
-			e.outgoing(p.Tick(now))
+		if at := e.nextTick(p); !at.IsZero() && !at.After(now) {
+			e.callPart(func() hosting.Outgoing { return p.Tick(now) })
 		}
 	}
 	e.tickParts()
@@ -313,7 +326,7 @@ func (e *entity) admits(s Signal) bool {
 
 // hasTimers reports whether a timer would be lost if the entity left memory.
 func (e *entity) hasTimers() bool {
-	if e.instance.busy() {
+	if slices.ContainsFunc(e.instance.parts, func(p hosting.Part) bool { return !e.nextTick(p).IsZero() }) {
 		return true
 	}
 	x := e.extra

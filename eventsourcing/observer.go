@@ -5,15 +5,18 @@ package eventsourcing
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
 // Observer receives the events of a runtime. A function may be nil and then costs nothing. The
-// functions are called synchronously, must not block, and must be safe for concurrent use.
+// functions are called synchronously, must not block, and must be safe for concurrent use. A panic is
+// logged and has no further effect.
 type Observer struct {
 	// Begin is called when a command is passed to its entity. It returns the context of the command:
 	// CommandInfo.Context or one derived from it. Context.Context returns this context, and Inject
@@ -132,7 +135,7 @@ type UnreturnedInfo struct {
 
 // observed collects the CommandInfo of one command.
 type observed struct {
-	by    *Observer
+	by    *Runtime
 	base  context.Context //nolint:containedctx // the context of the command before Begin
 	info  CommandInfo
 	ended bool
@@ -160,11 +163,15 @@ func (r *Runtime) begin(pid string, env *engine.Envelope) {
 		return
 	}
 	from := s.from()
-	o := &observed{by: r.obs, base: from.ctx, info: CommandInfo{
+	o := &observed{by: r, base: from.ctx, info: CommandInfo{
 		PersistenceID: pid, Command: env.Message, Context: from.ctx, Attempt: from.attempt, Began: time.Now(),
 	}}
 	if r.obs.Begin != nil {
-		o.info.Context = r.obs.Begin(o.info)
+		r.observe(func() {
+			if ctx := r.obs.Begin(o.info); ctx != nil {
+				o.info.Context = ctx
+			}
+		})
 	}
 	from.ctx, from.observed = o.info.Context, o
 }
@@ -196,12 +203,47 @@ func (o *observed) persist(n int, last uint64) {
 
 // end calls Observer.Command, once.
 func (o *observed) end(err error) {
-	if o == nil || o.ended || o.by.Command == nil {
+	if o == nil || o.ended || o.by.obs.Command == nil {
 		return
 	}
 	o.ended = true
 	o.info.Duration, o.info.Err = time.Since(o.info.Began), err
-	o.by.Command(o.info)
+	o.by.observe(func() { o.by.obs.Command(o.info) })
+}
+
+// observe calls a function of the Observer. A panic is logged and has no further effect.
+func (r *Runtime) observe(f func()) {
+	if p := panics.Call(f); p != nil {
+		r.log.Error("observer panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+	}
+}
+
+// observeEach returns a function that calls f with observe, nil for nil.
+func observeEach[T any](r *Runtime, f func(T)) func(T) {
+	if f == nil {
+		return nil
+	}
+	return func(v T) { r.observe(func() { f(v) }) }
+}
+
+// inject is Observer.Inject. After a panic, it returns nil.
+func (r *Runtime) inject(ctx context.Context) (metadata []byte) {
+	if f := r.obs.Inject; f != nil {
+		r.observe(func() { metadata = f(ctx) })
+	}
+	return metadata
+}
+
+// extract is Observer.Extract. Without metadata, and after a panic, it returns ctx.
+func (r *Runtime) extract(ctx context.Context, metadata []byte) context.Context {
+	derived := ctx
+	if f := r.obs.Extract; f != nil && len(metadata) > 0 {
+		r.observe(func() { derived = f(ctx, metadata) })
+	}
+	if derived == nil {
+		return ctx
+	}
+	return derived
 }
 
 // Tee returns an observer that calls several observers in order. Each Begin receives the context that

@@ -52,6 +52,7 @@ type wire struct {
 	hosting.NeedsPart
 
 	to     string // the lamp at the other end
+	panics string // the method that panics
 	signal func(*wireCtx) wireEffect
 
 	metadata [][]byte // of the events, as they were applied
@@ -65,19 +66,34 @@ type wired struct {
 	f func(*wireCtx) wireEffect
 }
 
+func (w *wire) check(method string) {
+	if method == w.panics {
+		panic(method)
+	}
+}
+
 func (w *wire) Field() any { return w }
 
 func (w *wire) Attach(string, string) error { return nil }
 
 func (w *wire) Applying(_ uint64, metadata []byte) { w.metadata = append(w.metadata, metadata) }
 
-func (w *wire) Recovered(time.Time) hosting.Outgoing { return w.send() }
+func (w *wire) Recovered(time.Time) hosting.Outgoing {
+	w.check("Recovered")
+	return w.send()
+}
 
-func (w *wire) Durable(uint64, time.Time) hosting.Outgoing { return w.send() }
+func (w *wire) Durable(uint64, time.Time) hosting.Outgoing {
+	w.check("Durable")
+	return w.send()
+}
 
 func (w *wire) Tick(time.Time) hosting.Outgoing { return hosting.Outgoing{} }
 
-func (w *wire) Next() time.Time { return time.Time{} }
+func (w *wire) Next() time.Time {
+	w.check("Next")
+	return time.Time{}
+}
 
 func (w *wire) Admit(hosting.Signal) bool { return true }
 
@@ -86,7 +102,10 @@ func (w *wire) send() (out hosting.Outgoing) {
 		out.Sends = append(out.Sends, hosting.Send{
 			Type: "lamp", ID: w.to, Command: persisting(1),
 			Attempt: w.sent + 1, Metadata: w.metadata[w.sent],
-			Answered: func(any, error) hosting.Signal { return wired{f: w.signal} },
+			Answered: func(any, error) hosting.Signal {
+				w.check("Answered")
+				return wired{f: w.signal}
+			},
 		})
 	}
 	return out

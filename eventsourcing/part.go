@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // Address identifies an entity by the name of its type and its own ID.
@@ -111,14 +112,20 @@ func (c *partCall) Reply(value any, err error) {
 	if data, encoded := value.(hosting.EncodedReply); encoded {
 		value, err = c.replies.decodeFor(c.command, data)
 	}
-	if s := c.answered(value, err); s != nil {
+	var s hosting.Signal
+	answered := func() error { s = c.answered(value, err); return nil }
+	if p := panics.Catch(answered); p != nil { // in a method of err
+		value, err = nil, fmt.Errorf("the reply can't be handled: %v", p) //nolint:errorlint // its methods may panic
+		_ = panics.Catch(answered)
+	}
+	if s != nil {
 		c.back(c.ctx, s)
 	}
 }
 
 // send delivers a command of a part. back receives the signal that reports the reply.
 func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
-	from := origin{ctx: hosting.Extract(r, context.Background(), s.Metadata), attempt: s.Attempt}
+	from := origin{ctx: r.extract(context.Background(), s.Metadata), attempt: s.Attempt}
 	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
 		env.Caller = &partCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}

@@ -52,10 +52,11 @@ func newFolding(h *host, pid string) folding {
 // between the load and the replay of the attempt.
 func (f *folding) run(ctx context.Context) error {
 	first := *f
-	err := f.once(ctx)
+	attempt := func() error { return f.once(ctx) }
+	err := catchPanic(f.pid, attempt)
 	if errors.Is(err, journal.ErrHistoryGap) {
 		*f = first
-		err = f.once(ctx)
+		err = catchPanic(f.pid, attempt)
 	}
 	return err
 }
@@ -95,15 +96,13 @@ func (f *folding) once(ctx context.Context) error {
 	if f.seqNr >= to {
 		return nil
 	}
-	return catchPanic(f.pid, func() error { return f.replay(ctx, to) })
+	return f.replay(ctx, to)
 }
 
 // start makes an empty instance.
-func (f *folding) start() error {
-	return catchPanic(f.pid, func() (err error) {
-		f.into, err = f.model.newInstance(cutID(f.pid, f.model.name), f.pid)
-		return err
-	})
+func (f *folding) start() (err error) {
+	f.into, err = f.model.newInstance(cutID(f.pid, f.model.name), f.pid)
+	return err
 }
 
 // load starts with the newest matching snapshot that can be decoded, or with an empty instance.
@@ -231,7 +230,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 		return // the entity was killed before its recovery could start
 	}
 	if rt.obs.RecoveryStarted != nil {
-		rt.obs.RecoveryStarted(e.pid())
+		rt.observe(func() { rt.obs.RecoveryStarted(e.pid()) })
 	}
 	f := newFolding(e.host, e.pid())
 	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
@@ -248,7 +247,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 	if rt.obs.Recovery != nil {
 		info.SequenceNr, info.SnapshotNr, info.Events = f.seqNr, f.snapshot, f.replayed
 		info.Duration, info.Err = time.Since(asked), err
-		rt.obs.Recovery(info)
+		rt.observe(func() { rt.obs.Recovery(info) })
 	}
 	if err != nil {
 		if rt.ctx.Err() == nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // replyCodec encodes replies for callers on other nodes. The zero value is ready to use. It is safe
@@ -117,22 +118,29 @@ func (c *replyCodec) state(t reflect.Type) (*codec.State, error) {
 
 // appendError appends an error: the codes of the errors that it matches, its text, and the text of its
 // refusal.
+//
+// A method of the error may panic. fmt.Sprint then returns a text that describes the panic, and the
+// error has no codes.
 func appendError(dst []byte, err error) []byte {
-	codes := codes(err)
+	var refusal *Refusal
+	var all []string
+	if panics.Call(func() { refusal, _ = errors.AsType[*Refusal](err); all = codes(err) }) != nil {
+		refusal, all = nil, nil
+	}
 	form, refused := byte(replyError), ""
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		form, refused = replyRefused, r.message
-		if r.kind != Rejected {
-			codes = append([]string{kindCodes()[r.kind]}, codes...)
+	if refusal != nil {
+		form, refused = replyRefused, refusal.message
+		if refusal.kind != Rejected {
+			all = append([]string{kindCodes()[refusal.kind]}, all...)
 		}
-		codes = append([]string{r.code}, codes...)
+		all = append([]string{refusal.code}, all...)
 	}
 	dst = append(dst, form)
-	dst = binary.AppendUvarint(dst, uint64(len(codes)))
-	for _, code := range codes {
+	dst = binary.AppendUvarint(dst, uint64(len(all)))
+	for _, code := range all {
 		dst = appendText(dst, code)
 	}
-	dst = appendText(dst, err.Error())
+	dst = appendText(dst, fmt.Sprint(err))
 	if form == replyRefused {
 		dst = appendText(dst, refused)
 	}

@@ -141,7 +141,7 @@ func Open(cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]*host), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
-	r.propagation = hosting.NewPropagation(r.obs.Inject, r.obs.Extract)
+	r.propagation = hosting.NewPropagation(r.inject, r.extract)
 	for i := range r.deletions {
 		r.deletions[i] = make(chan struct{}, 1)
 	}
@@ -173,6 +173,8 @@ func (r *Runtime) openStore(cfg Config) error {
 	if cfg.Store == nil {
 		return nil
 	}
+	cfg.JournalBreaker.OnChange = observeEach(r, cfg.JournalBreaker.OnChange)
+	cfg.SnapshotBreaker.OnChange = observeEach(r, cfg.SnapshotBreaker.OnChange)
 	if s := cfg.Store.Snapshots(); s != nil {
 		guarded, err := snapshot.WithBreaker(s, cfg.SnapshotBreaker)
 		if err != nil {
@@ -190,7 +192,7 @@ func (r *Runtime) openStore(cfg Config) error {
 	}
 	r.journal = guarded
 	wc := cfg.Writer
-	wc.OnCommit = cfg.Observer.Commit
+	wc.OnCommit = observeEach(r, cfg.Observer.Commit)
 	r.writer, err = groupcommit.New(guarded, wc)
 	return err
 }
@@ -290,6 +292,6 @@ func (r *Runtime) Resident() map[string]int {
 func (r *Runtime) dropped(id string, message any, err error) {
 	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
 	if r.obs.Dropped != nil {
-		r.obs.Dropped(DroppedInfo{PersistenceID: id, Message: message, Err: err})
+		r.observe(func() { r.obs.Dropped(DroppedInfo{PersistenceID: id, Message: message, Err: err}) })
 	}
 }

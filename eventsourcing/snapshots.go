@@ -91,7 +91,8 @@ func (e *entity) save(s *engine.State) {
 		err = rt.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
 	}
 	if rt.obs.Snapshot != nil {
-		rt.obs.Snapshot(SnapshotInfo{PersistenceID: e.pid(), SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
+		info := SnapshotInfo{PersistenceID: e.pid(), SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err}
+		rt.observe(func() { rt.obs.Snapshot(info) })
 	}
 	if err != nil {
 		e.notify(SnapshotFailed{Metadata: md, Err: fmt.Errorf("save the snapshot of %q at %d: %w", e.pid(), s.SequenceNr, err)})
@@ -129,7 +130,8 @@ func (e *entity) notify(s Signal) {
 
 // removeSnapshots deletes snapshots and reports the outcome to the entity.
 func (e *entity) removeSnapshots(c snapshot.Criteria) {
-	if err := e.deleteSnapshots(e.host.rt.ctx, c); err != nil {
+	remove := func() error { return e.deleteSnapshots(e.host.rt.ctx, c) }
+	if err := catchPanic(e.pid(), remove); err != nil {
 		e.notify(SnapshotsNotDeleted{Criteria: c, Err: fmt.Errorf("delete snapshots of %q: %w", e.pid(), err)})
 		return
 	}
@@ -138,7 +140,8 @@ func (e *entity) removeSnapshots(c snapshot.Criteria) {
 
 // removeEvents deletes events and reports the outcome to the entity.
 func (e *entity) removeEvents(r DeleteEvents) bool {
-	if err := e.deleteEvents(e.host.rt.ctx, r); err != nil {
+	remove := func() error { return e.deleteEvents(e.host.rt.ctx, r) }
+	if err := catchPanic(e.pid(), remove); err != nil {
 		err = fmt.Errorf("delete events of %q up to %d: %w", e.pid(), r.UpTo, err)
 		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return false

@@ -268,13 +268,3 @@ func (in *instance) admits(s Signal) bool {
 	}
 	return true
 }
-
-// busy reports whether a part waits for a tick.
-func (in *instance) busy() bool {
-	for _, p := range in.parts {
-		if !p.Next().IsZero() {
-			return true
-		}
-	}
-	return false
-}

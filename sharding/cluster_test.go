@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -45,6 +47,7 @@ type (
 	// tear is refused.
 	tear struct {
 		eventsourcing.Command[diary, page]
+		How int // the refusal, see refusals
 	}
 	// ponder is answered after one second.
 	ponder struct {
@@ -104,7 +107,22 @@ func (d *diary) read(ctx *diaryCtx[[]int], c read) diaryDecision[[]int] {
 	return ctx.Reply(all)
 }
 
-func (d *diary) tear(ctx *diaryCtx[page], _ tear) diaryDecision[page] { return ctx.Refuse(errTear) }
+func (d *diary) tear(ctx *diaryCtx[page], c tear) diaryDecision[page] {
+	return ctx.Refuse(refusals()[c.How])
+}
+
+// brokenError is an error whose methods panic if it has no cause.
+type brokenError struct{ cause error }
+
+func (e brokenError) Error() string { return e.cause.Error() }
+
+func (e brokenError) Unwrap() error { return e.cause }
+
+func (e brokenError) Is(error) bool { return len(e.cause.Error()) == 0 }
+
+func refusals() []error {
+	return []error{errTear, (*fs.PathError)(nil), brokenError{}, fmt.Errorf("wrapped: %w", brokenError{}), fmt.Errorf("wrapped: %w", (*fs.PathError)(nil))}
+}
 
 func (d *diary) remind(ctx *diaryCtx[page], c remind) diaryDecision[page] {
 	return ctx.StartTimer("remind", c.After, write{By: "timer"}).Reply(d.page())

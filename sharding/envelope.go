@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
@@ -226,7 +227,9 @@ func (s *shell) sendReply(a replyAddress, value any, err error) {
 	if !a.isSet() {
 		return
 	}
-	if errors.Is(err, ErrHandOff) { // the entity was killed
+	killed := false
+	_ = panics.Call(func() { killed = errors.Is(err, ErrHandOff) }) // a method of a user's error may panic
+	if killed {
 		s.router.sendReply(a.node, append(replyHeader(a, formRefusal), byte(shardcore.HandedOff)), nil)
 		return
 	}

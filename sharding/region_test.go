@@ -162,6 +162,24 @@ func TestRepliesOfOtherNodes(t *testing.T) {
 	})
 }
 
+// TestRefusalsThatPanic checks that a node survives refusals that hold nil or whose methods panic.
+func TestRefusalsThatPanic(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b")
+		for range 2 { // through the loop, and through the fast path
+			for d := range 10 {
+				for how := range refusals() {
+					if _, err := ask(w, all[0], "d"+strconv.Itoa(d), tear{How: how}); err == nil {
+						w.Errorf("refusal %d of diary %d arrived as a success", how, d)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestProxies checks that a node that hosts no entities reaches all of them, and that Host on a
 // node without the role starts a proxy.
 func TestProxies(t *testing.T) {

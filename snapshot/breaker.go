@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/breaker"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // BreakerConfig configures WithBreaker.
@@ -140,8 +141,9 @@ func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, e
 		}
 		answers := make(chan answer, 1)
 		g.calls.Go(func() {
-			r, err := call(ctx)
-			answers <- answer{r, err}
+			var a answer
+			a.err = panics.Catch(func() (err error) { a.result, err = call(ctx); return err })
+			answers <- a
 		})
 		select {
 		case a := <-answers:

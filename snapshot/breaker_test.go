@@ -71,6 +71,15 @@ func fails(err error) func(context.Context) error {
 
 var errDisk = errors.New("disk failure")
 
+// A panic of the store is the error of one call.
+func TestBreakerContainsPanics(t *testing.T) {
+	t.Parallel()
+	g := guard(t, &scripted{load: func(context.Context) error { panic("oops") }}, snapshot.BreakerConfig{})
+	if _, err := g.Load(t.Context(), "a", snapshot.Latest()); err == nil || !strings.Contains(err.Error(), "oops") {
+		t.Errorf("Load of a store that panics: %v, want the panic as an error", err)
+	}
+}
+
 func TestBreakerOpensAndRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

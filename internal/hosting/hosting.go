@@ -264,7 +264,7 @@ type Propagation struct {
 	extract func(context.Context, []byte) context.Context
 }
 
-// NewPropagation returns a Propagation. Each function may be nil.
+// NewPropagation returns a Propagation.
 func NewPropagation(inject func(context.Context) []byte, extract func(context.Context, []byte) context.Context) Propagation {
 	return Propagation{inject: inject, extract: extract}
 }
@@ -273,18 +273,12 @@ func (p *Propagation) propagation() *Propagation { return p }
 
 // Inject returns the encoded values of a context, nil for none.
 func Inject(runtime interface{ propagation() *Propagation }, ctx context.Context) []byte { //nolint:revive // the runtime is the receiver
-	if p := runtime.propagation(); p.inject != nil {
-		return p.inject(ctx)
-	}
-	return nil
+	return runtime.propagation().inject(ctx)
 }
 
 // Extract returns a context with the values that Inject has put into metadata.
 func Extract(runtime interface{ propagation() *Propagation }, ctx context.Context, metadata []byte) context.Context { //nolint:revive // see above
-	if p := runtime.propagation(); p.extract != nil && len(metadata) > 0 {
-		return p.extract(ctx, metadata)
-	}
-	return ctx
+	return runtime.propagation().extract(ctx, metadata)
 }
 
 // Remote gives package sharding access to entities on other nodes. E is eventsourcing.Entities, R
