@@ -394,6 +394,21 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// A type that is composed of others merges deltas of which some are zero.
+func TestZeroDelta(t *testing.T) {
+	t.Parallel()
+	for _, v := range samples(t) {
+		m, err := v.MergeDelta(crdt.Delta{})
+		if err != nil || !crdt.Equal(m, v) || !m.Delta().IsZero() {
+			t.Errorf("%s: MergeDelta of the zero Delta: error %v, want the value without a delta", v.Type(), err)
+		}
+	}
+	var c crdt.GCounter
+	if m, err := c.Add(self(t, "a"), 1).MergeDelta(crdt.Delta{}); err != nil || m.Value() != 1 {
+		t.Errorf("GCounter.MergeDelta of the zero Delta: %v, error %v; want 1", m, err)
+	}
+}
+
 func FuzzDecodeDelta(f *testing.F) {
 	types := allTypes(f)
 	all := samples(f)

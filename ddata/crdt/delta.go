@@ -75,7 +75,10 @@ func join(former, later change) (change, error) {
 }
 
 func applyDelta(c core, d change) (core, error) {
-	if d == nil || !c.shape().equal(d.shape()) {
+	if d == nil {
+		return c.resetDelta(), nil
+	}
+	if !c.shape().equal(d.shape()) {
 		return nil, wrongType(c.shape(), d)
 	}
 	return d.applyTo(c)

@@ -135,8 +135,8 @@ func (h handle[T]) Delta() (Delta, bool) {
 	return d, !d.IsZero()
 }
 
-// MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
-// another type.
+// MergeDelta returns the value with a delta applied. The zero Delta changes nothing. The error
+// matches ErrType if the delta is of another type.
 func (h handle[T]) MergeDelta(d Delta) (T, error) {
 	a, err := h.untyped(nil)
 	if err != nil {
@@ -270,8 +270,8 @@ func (v Value) Delta() Delta { return Delta{v.c.changes()} }
 // ResetDelta returns the value without its delta.
 func (v Value) ResetDelta() Value { return Value{v.c.resetDelta()} }
 
-// MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
-// another type.
+// MergeDelta returns the value with a delta applied. The zero Delta changes nothing. The error
+// matches ErrType if the delta is of another type.
 func (v Value) MergeDelta(d Delta) (Value, error) {
 	return v.changed(applyDelta(v.c, d.c))
 }
