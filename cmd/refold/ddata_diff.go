@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,9 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 			d, err := n.data.Diff(ctx, c.Replicator, names, c.Limit)
 			if err != nil {
 				return err
+			}
+			if !slices.ContainsFunc(d.Nodes, func(n ddata.DiffNode) bool { return !errors.Is(n.Err, ddata.ErrNoReplicator) }) {
+				return fmt.Errorf("no member has replicator %q: %w", c.Replicator, ddata.ErrNoReplicator)
 			}
 			if d.Same() || !time.Now().Before(deadline) {
 				return c.print(env.Stdout, d)
