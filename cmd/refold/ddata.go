@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ type replicatorFlag struct {
 }
 
 // query connects and calls do with the node to query. Without --ask, if the responding node has no
-// such replicator, query tries the other members.
+// such replicator, query looks for a member that responds and has it.
 func (f *replicatorFlag) query(ctx context.Context, common *ddataCommand, do func(n *nodes, at ddata.At) error) error {
 	return common.with(func(n *nodes) error {
 		// The queried node times out before this client, so that its reply still arrives.
@@ -47,12 +48,17 @@ func (f *replicatorFlag) query(ctx context.Context, common *ddataCommand, do fun
 		if failed != nil {
 			return errors.Join(err, failed)
 		}
+		var silent error
 		for _, at.Node = range names {
-			if err = do(n, at); !errors.Is(err, ddata.ErrNoReplicator) {
-				return err
+			_, _, err = n.data.Stats(ctx, at)
+			if err == nil {
+				return do(n, at)
+			}
+			if !errors.Is(err, ddata.ErrNoReplicator) {
+				silent = errors.Join(silent, err)
 			}
 		}
-		return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
+		return cmp.Or(silent, fmt.Errorf("no member has replicator %q: %w", f.Replicator, err))
 	})
 }
 

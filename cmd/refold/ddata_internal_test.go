@@ -100,6 +100,9 @@ func TestDataCommand(t *testing.T) {
 	if status, out, stderr := l.data("keys", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
 		t.Errorf("keys of an unknown replicator: exit status %d, printed\n%s%s\nwant 2 and an error about replicator \"other\"", status, out, stderr)
 	}
+	if status, out, stderr := l.data("diff", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
+		t.Errorf("diff of an unknown replicator: exit status %d, printed\n%s%s\nwant 2 and an error about replicator \"other\"", status, out, stderr)
+	}
 	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
 		t.Errorf("count printed %s, want 3 replicas and 3 keys, 1 of them deleted", out)
 	}
@@ -130,6 +133,25 @@ func TestDataCommand(t *testing.T) {
 		}
 		if status != 2 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit status %d, %s; want 2 and %q", c.args, status, stderr, c.want)
+		}
+	}
+}
+
+// A member that does not respond does not hide the replicator of another one.
+func TestDataBesideSilentMember(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.join("a")
+	b := l.join("b")
+	if _, err := ddata.Start(t.Context(), l.join("c"), ddata.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	l.settled()
+	b.Stop()
+	<-b.Done()
+	for range 10 { // a or c may respond first
+		if status, out, stderr := l.data("count"); status != 0 {
+			t.Errorf("count: exit status %d, printed %s%s; want 0", status, out, stderr)
 		}
 	}
 }
