@@ -19,6 +19,7 @@ import (
 
 type shardsEntitiesCommand struct {
 	Shard *uint32 `arg:"" optional:"" help:"The number of a shard whose entities to print. Defaults to the counts of all shards."`
+	Node  string  `help:"Print only the shards and entities of this node." placeholder:"NODE"`
 	Limit int     `help:"Maximum number of lines to print; 0 is no limit." default:"1000"`
 	JSON  bool    `name:"json" help:"Print one JSON object per line."`
 }
@@ -46,6 +47,13 @@ func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *
 	typ, err := one(types)
 	if err != nil {
 		return err
+	}
+	if c.Node != "" {
+		only, err := member(all, c.Node)
+		if err != nil {
+			return err
+		}
+		all = []shardNode{*only}
 	}
 	show := c.counts
 	if c.Shard != nil {
@@ -117,7 +125,11 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 	homed, printed := false, 0
 	defer func() {
 		if err == nil && !homed && !c.JSON {
-			_, err = fmt.Fprintf(env.Stdout, "shard %d is not allocated\n", *c.Shard)
+			why := "is not allocated"
+			if c.Node != "" {
+				why = "is not on " + c.Node
+			}
+			_, err = fmt.Fprintf(env.Stdout, "shard %d %s\n", *c.Shard, why)
 			return
 		}
 		err = errors.Join(out.Flush(), err)
@@ -160,24 +172,25 @@ func (n *nodes) hosts(ctx context.Context, node, typ string, shard sharding.Shar
 }
 
 type shardsFindCommand struct {
-	Of   string `arg:"" name:"type" help:"The entity type."`
 	ID   string `arg:"" name:"id" help:"The ID of the entity."`
 	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
 func (c *shardsFindCommand) Validate() error {
-	if c.Of == "" || c.ID == "" {
-		return fmt.Errorf("type %q, id %q: both are required, as in: shards find account 42", c.Of, c.ID)
+	if c.ID == "" {
+		return errors.New("the ID is empty; it is required, as in: shards find --type account 42")
 	}
 	return nil
 }
 
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	only := *common
-	only.Type = c.Of
-	return only.withRegions(ctx, func(n *nodes, all []shardNode, _ []string) error {
-		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Region(c.Of) != nil })
-		found, err := n.shards.Find(ctx, all[i].Name, c.Of, c.ID)
+	return common.withRegions(ctx, func(n *nodes, all []shardNode, types []string) error {
+		typ, err := one(types)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Region(typ) != nil })
+		found, err := n.shards.Find(ctx, all[i].Name, typ, c.ID)
 		if err != nil {
 			return err
 		}
@@ -189,7 +202,7 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 				Shard   sharding.Shard `json:"shard"`
 				Node    string         `json:"node,omitempty"`
 				Running bool           `json:"running"`
-			}{c.Of, c.ID, found.Shard, home, found.Running})
+			}{typ, c.ID, found.Shard, home, found.Running})
 		}
 		where := "which is not allocated: it is unused so far, or it is moving"
 		if home != "" && found.Running {
@@ -197,7 +210,7 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 		} else if home != "" {
 			where = "on " + home + ", not running"
 		}
-		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", console.Printable(c.Of), console.Printable(c.ID), found.Shard, where)
+		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", console.Printable(typ), console.Printable(c.ID), found.Shard, where)
 		return err
 	})
 }

@@ -106,7 +106,7 @@ func TestShardsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +runs the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
-	l.wantShards(2, []string{"drain", "a"}, `no other responding node can host shards of "account": the others are drained, leaving, refused or proxies; commands for its \d+ shards would wait`)
+	l.wantShards(2, []string{"drain", "--node", "a"}, `no other responding node can host shards of "account": the others are drained, leaving, refused or proxies; commands for its \d+ shards would wait`)
 
 	l.region(b, j, "account", opts)
 	for began, moved := time.Now(), false; !moved; { // retry: no shard moves while a member is unreachable, as may happen on a busy machine
@@ -120,21 +120,23 @@ func TestShardsCommand(t *testing.T) {
 	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
 		t.Errorf("list --json printed %s, want 2 nodes, at least 4 of 12 shards on b, and the coordinator on a", out)
 	}
-	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
+	l.wantShards(0, []string{"drain", "--node", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
-	l.wantShards(2, []string{"drain", "b"}, `no other responding node can host shards of "account"`)
-	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
+	l.wantShards(2, []string{"drain", "--node", "b"}, `no other responding node can host shards of "account"`)
+	l.wantShards(0, []string{"find", "--type", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
 	for i := range 20 { // node a reaches the entities without hosting them
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, running\n$`, n))
-	l.wantShards(0, []string{"find", "account", "acc-7", "--json"}, fmt.Sprintf(`^{"type":"account","id":"acc-7","shard":%d,"node":"b","running":true}\n$`, n))
+	l.wantShards(0, []string{"find", "--type", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, running\n$`, n))
+	l.wantShards(0, []string{"find", "--type", "account", "acc-7", "--json"}, fmt.Sprintf(`^{"type":"account","id":"acc-7","shard":%d,"node":"b","running":true}\n$`, n))
 	l.wantShards(0, []string{"entities"}, `^SHARD  NODE  ENTITIES\n`, fmt.Sprintf(`\n%d +b +\d+\n`, n))
 	l.wantShards(0, []string{"entities", fmt.Sprint(n)}, `^ENTITY +NODE\n`, `acc-7 +b\n`)
 	l.wantShards(0, []string{"entities", "--json", fmt.Sprint(n)}, fmt.Sprintf(`"id":"acc-7","shard":%d,"node":"b"}\n`, n))
 	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*more lines follow`)
+	l.wantShards(0, []string{"entities", "--type", "account", "--node", "b", fmt.Sprint(n)}, `acc-7 +b\n`)
+	l.wantShards(0, []string{"entities", "--node", "a", fmt.Sprint(n)}, fmt.Sprintf(`^shard %d is not on a\n`, n))
 	l.wantShards(2, []string{"entities", "12"}, `^refold: no shard 12: "account" has 12`)
 
 	var rc *sharding.Region[tally]
@@ -142,7 +144,7 @@ func TestShardsCommand(t *testing.T) {
 		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, Tuning: sharding.Tuning{RetryInterval: 200 * time.Millisecond}})
 	}
 	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 is not allocated\n$`)
-	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which is not allocated`)
+	l.wantShards(0, []string{"find", "--type", "loan", "x"}, `^loan x is in shard \d, which is not allocated`)
 	if _, err := eventsourcing.Ask(t.Context(), rc.Ref("x"), count{}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,16 +157,18 @@ func TestShardsCommand(t *testing.T) {
 		{[]string{"entities"}, `several entity types exist, select one with --type: "account", "loan"`},
 		{[]string{"rebalance"}, `several entity types exist`},
 		{[]string{"--type", "card", "list"}, `no entity type "card"; the types are: "account", "loan"`},
-		{[]string{"find", "card", "1"}, `no entity type "card"`},
-		{[]string{"find", "", "1"}, `type "", id "1": both are required`},
-		{[]string{"find", "account", ""}, `both are required, as in: shards find account 42`},
-		{[]string{"drain", "nobody"}, `no member "nobody"; the members are: "a", "b", "c"`},
-		{[]string{"--type", "account", "drain", "c"}, `c hosts no shards of "account"`},
+		{[]string{"find", "--type", "card", "1"}, `no entity type "card"`},
+		{[]string{"find", "1"}, `several entity types exist, select one with --type: "account", "loan"`},
+		{[]string{"find", "--type", "account", ""}, `it is required, as in: shards find --type account 42`},
+		{[]string{"entities", "--type", "account", "--node", "nobody"}, `no member "nobody"; the members are: "a", "b", "c"`},
+		{[]string{"drain"}, `--node`},
+		{[]string{"drain", "--node", "nobody"}, `no member "nobody"; the members are: "a", "b", "c"`},
+		{[]string{"drain", "--type", "account", "--node", "c"}, `c hosts no shards of "account"`},
 		{[]string{"--cluster", "", "list"}, "--cluster"},
 		{[]string{"--timeout", "0s", "list"}, "--timeout"},
 		{[]string{"list", "--interval", "1ms"}, "--interval"},
 		{[]string{"entities", "--limit=-1"}, "--limit"},
-		{[]string{"drain", "a", "--wait-timeout", "0s"}, "--wait-timeout"},
+		{[]string{"drain", "--node", "a", "--wait-timeout", "0s"}, "--wait-timeout"},
 		{[]string{"rebalance", "--wait-timeout", "0s"}, "--wait-timeout"},
 		{[]string{"--cluster", "empty", "list"}, "no node answers"},
 	} {

@@ -75,7 +75,7 @@ func reasonForNone(moved int) string {
 type shardsDrainCommand struct {
 	waitFlags `kong:"set='until=the node hosts no shards',set='limit=2m'"`
 
-	Node string `arg:"" help:"The name of the node."`
+	Node string `required:"" help:"The name of the node." placeholder:"NODE"`
 }
 
 func (c *shardsDrainCommand) Help() string {
@@ -162,7 +162,7 @@ func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string
 }
 
 type shardsUndrainCommand struct {
-	Node string `arg:"" help:"The name of the node."`
+	Node string `required:"" help:"The name of the node." placeholder:"NODE"`
 }
 
 func (c *shardsUndrainCommand) Help() string {

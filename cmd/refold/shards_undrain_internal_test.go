@@ -24,13 +24,13 @@ func TestShardsUndrain(t *testing.T) {
 	opts := sharding.Options{Shards: 12, Tuning: sharding.Tuning{RetryInterval: 200 * time.Millisecond}}
 	l.region(a, j, "account", opts)
 	l.region(b, j, "account", opts)
-	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
-	l.wantShards(2, []string{"undrain", "x"}, `no member "x"`)
-	l.wantShards(0, []string{"drain", "b", "--wait"})
+	l.wantShards(2, []string{"undrain", "--node", "b"}, `b was not drained of "account"`)
+	l.wantShards(2, []string{"undrain", "--node", "x"}, `no member "x"`)
+	l.wantShards(0, []string{"drain", "--node", "b", "--wait"})
 	l.wantShards(0, nil, `b .* drained\n`)
-	l.wantShards(2, []string{"--type", "loan", "undrain", "b"}, `no entity type "loan"`)
-	l.wantShards(0, []string{"undrain", "b"}, `^b can host shards of account again\n$`)
-	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
+	l.wantShards(2, []string{"--type", "loan", "undrain", "--node", "b"}, `no entity type "loan"`)
+	l.wantShards(0, []string{"undrain", "--node", "b"}, `^b can host shards of account again\n$`)
+	l.wantShards(2, []string{"undrain", "--node", "b"}, `b was not drained of "account"`)
 }
 
 // A refused region is printed with the reason, and the exit status is 1.
