@@ -31,9 +31,9 @@ type Config struct {
 	// to Logger.
 	Transport transport.Config
 
-	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The
-	// first seed founds the cluster if it finds none. Join requires at least one seed. Without
-	// seeds, Start does not join; use Node.JoinVia.
+	// Seeds are names of nodes through which the node joins, in the same order on all nodes. List
+	// three, on different machines: the first seed founds a cluster if no other seed replies. Join
+	// requires at least one seed. Without seeds, Start does not join; use Node.JoinVia.
 	Seeds []string
 	// Roles are the roles of the node: at most 64, none beginning with "dc-". Defaults to none.
 	Roles []string
