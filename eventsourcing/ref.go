@@ -159,7 +159,8 @@ func (r Ref[S]) String() string {
 }
 
 // Ask sends a command and waits for the reply, until ctx ends. If ctx has no end, Ask waits without
-// a time limit. The entity is started if it is not in memory.
+// a time limit, but at most ten minutes for the reply of another node: then it returns
+// ErrOutcomeUnknown. The entity is started if it is not in memory.
 //
 // If ctx ends first, the error matches ctx.Err(). If the error also matches ErrOutcomeUnknown, the
 // entity may have handled the command. Without this match, the command is not handled. A refusal is

@@ -52,11 +52,24 @@ func (s *shell) run() {
 		if now := s.now(); now >= s.sweepAt {
 			s.sweepAt = now + sweepInterval
 			s.dropAbandoned()
-			gone := s.router.asks.takeAll(func(at *pendingAsk) bool { return at.shell == s && at.message.Context().Err() != nil })
-			s.unanswered.Add(uint64(len(gone)))
+			s.sweepAsks(now)
 		}
 		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))
 	}
+}
+
+// sweepAsks removes the asks whose callers no longer wait, and ends those whose replies are lost.
+func (s *shell) sweepAsks(now time.Duration) {
+	gone := s.router.asks.takeAll(func(at *pendingAsk) bool {
+		ctx := at.message.Context()
+		return at.shell == s && (ctx.Err() != nil || ctx.Done() == nil && now >= at.expires)
+	})
+	for _, at := range gone {
+		if at.message.Context().Err() == nil {
+			at.message.Answer(nil, fmt.Errorf("%w: no reply from %v within %v", eventsourcing.ErrOutcomeUnknown, at.to, maxAsk))
+		}
+	}
+	s.unanswered.Add(uint64(len(gone)))
 }
 
 // sweepInterval is the interval at which commands and asks without a waiting caller are removed.

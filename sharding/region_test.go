@@ -14,9 +14,11 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/allocation"
 	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/transport"
 )
 
 // both runs a test with each of the two stores of the coordinator.
@@ -159,6 +161,41 @@ func TestRepliesOfOtherNodes(t *testing.T) {
 		}
 		_, err := ask(w, all[0], "", tear{})
 		w.wantErr(err, eventsourcing.ErrInvalid, false)
+	})
+}
+
+// TestLostReply checks that an ask without a deadline ends although its reply is lost. An outbox
+// sends such asks.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b")
+		id := ""
+		for d := 0; id == ""; d++ {
+			at, err := ask(w, all[0], "d"+strconv.Itoa(d), write{By: "x"})
+			if w.must(err); at.Node == "b" {
+				id = "d" + strconv.Itoa(d)
+			}
+		}
+		heal := w.network.Inject(inmem.Fault{From: "b", To: "a", Lanes: []transport.Lane{transport.Data}, Drop: 1})
+		asked := make(chan error, 1)
+		go func() {
+			_, err := eventsourcing.Ask(context.Background(), all[0].region.Ref(id), write{By: "x"})
+			asked <- err
+		}()
+		w.sleep(time.Second)
+		heal()
+		w.sleep(time.Hour)
+		select {
+		case err := <-asked:
+			w.wantErr(err, eventsourcing.ErrOutcomeUnknown, true)
+		default:
+			w.Error("the ask still waits for its reply")
+		}
+		if s, err := all[0].region.State(w.Context()); err != nil || s.Asks != 0 {
+			w.Errorf("%d asks are outstanding, error %v; want 0", s.Asks, err)
+		}
 	})
 }
 

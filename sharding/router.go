@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
@@ -199,7 +200,12 @@ type pendingAsk struct {
 	message hosting.Message
 	shell   *shell
 	to      identity.Node
+	expires time.Duration // on the clock of the shell, for an ask without a deadline
 }
+
+// maxAsk is the time after which the reply to an ask without a deadline counts as lost. An outbox
+// sends such an ask for each transmission of a delivery.
+const maxAsk = 10 * time.Minute
 
 // add stores an ask and returns the number that identifies its reply. The number is random, so that
 // only nodes that have received the command can reply.
@@ -333,7 +339,7 @@ func (s *shell) registerAsk(to identity.Node, m *hosting.Message) uint64 {
 	if !m.Asked() {
 		return 0
 	}
-	return s.router.asks.add(pendingAsk{*m, s, to})
+	return s.router.asks.add(pendingAsk{*m, s, to, s.now() + maxAsk})
 }
 
 // sendPacket sends an encoded command. It returns an error if the command was not sent.

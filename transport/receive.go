@@ -214,7 +214,7 @@ func (t *Transport) recoverPanic(m Message, r *Request) {
 		r.reject(statusFailed)
 	}
 	t.counters.dropped[link.Panicked].Add(1)
-	t.log.ErrorContext(t.base, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
+	t.throttle.Log(t.base, t.log, link.Panicked, slog.LevelError, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
 		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
 }
 

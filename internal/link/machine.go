@@ -25,6 +25,7 @@ type Machine struct {
 	// named holds the queues of messages to bare names.
 	named       map[string]*outgoing
 	quarantined map[identity.Node]*quarantine
+	uses        uint64 // of quarantines
 
 	// ready holds the links with something to send, in the order of their turns.
 	ready [Lanes][]*outgoing
@@ -235,25 +236,37 @@ func (m *Machine) schedule(o *outgoing) {
 }
 
 type quarantine struct {
-	quiet    bool // send no notices
+	used     uint64 // increases with the last frame or call
+	quiet    bool   // send no notices
 	notified bool
 	last     time.Duration // time of the last notice
 }
 
-// Quarantine ends all traffic with an incarnation, in both directions and permanently, and drops
-// its queued messages. Unless quiet is set, the machine sends the incarnation a notice when it
-// continues to send. A later call can turn a quiet quarantine into one with notices, but not the
-// reverse. Calls for the local incarnation have no effect.
+// Quarantine ends all traffic with an incarnation, in both directions, and drops its queued
+// messages. It is permanent, except that the machine forgets the incarnation that has been silent
+// for longest when more than MaxPeers are quarantined. Unless quiet is set, the machine sends the
+// incarnation a notice when it continues to send. A later call can turn a quiet quarantine into one
+// with notices, but not the reverse. Calls for the local incarnation have no effect.
 func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 	if node.UID == 0 || node == m.cfg.Self {
 		return
 	}
 	m.removePeer(node, Quarantined)
+	m.uses++
 	if q := m.quarantined[node]; q != nil {
-		q.quiet = q.quiet && quiet
+		q.quiet, q.used = q.quiet && quiet, m.uses
 		return
 	}
-	m.quarantined[node] = &quarantine{quiet: quiet}
+	m.quarantined[node] = &quarantine{quiet: quiet, used: m.uses}
+	if len(m.quarantined) > m.cfg.MaxPeers {
+		oldest := node
+		for other, q := range m.quarantined { // the order does not matter: each use is different
+			if q.used < m.quarantined[oldest].used {
+				oldest = other
+			}
+		}
+		delete(m.quarantined, oldest)
+	}
 }
 
 // IsQuarantined reports whether an incarnation is quarantined.
@@ -264,6 +277,8 @@ func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[
 // that quarantined each other would exchange notices without end.
 func (m *Machine) queueNotice(now time.Duration, f Frame) {
 	q := m.quarantined[f.From]
+	m.uses++
+	q.used = m.uses
 	if q.quiet || q.notified && now < q.last+m.cfg.NoticeInterval {
 		return
 	}

@@ -49,6 +49,28 @@ func TestQuarantine(t *testing.T) {
 	b.send(other, link.Data, tell("x"))
 }
 
+// The table of quarantined incarnations is bounded. Those that are still heard of stay in it.
+func TestQuarantineIsBounded(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, func(c *link.Config) { c.MaxPeers = 10 })
+	b.Quarantine(alice, true)
+	for uid := range uint64(100) {
+		b.Quarantine(identity.Node{Name: "other", UID: uid + 1}, true)
+		a.send(b, link.Data, tell("x"))
+		b.move(a, link.Data)
+	}
+	b.want()
+	known := 0
+	for uid := range uint64(100) {
+		if b.IsQuarantined(identity.Node{Name: "other", UID: uid + 1}) {
+			known++
+		}
+	}
+	if known != 9 || !b.IsQuarantined(alice) || !b.IsQuarantined(identity.Node{Name: "other", UID: 100}) {
+		t.Errorf("%d silent incarnations are quarantined and alice is: %t; want 9 with the last one, and true", known, b.IsQuarantined(alice))
+	}
+}
+
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, silent)

@@ -177,7 +177,7 @@ func (m *Machine) state(in Received, msg State) {
 	remote, err := msg.Gossip(m.gossip)
 	if err != nil {
 		m.drop(DropMalformed)
-		m.log(Warn, "cannot decode gossip", Attr{"from", from}, Attr{"error", err})
+		m.logCaused(Warn, "cannot decode gossip", Attr{"from", from}, Attr{"error", err})
 		return
 	}
 	me, known := findMember(remote.Members(), m.self)

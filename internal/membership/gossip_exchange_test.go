@@ -123,6 +123,12 @@ func TestDroppedGossip(t *testing.T) {
 	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("cannot decode gossip") != 1 {
 		t.Error("malformed gossip was not counted or not logged")
 	}
+	for range 100 {
+		s.recv("a", broken)
+	}
+	if n := s.logged("cannot decode gossip"); n != 1 {
+		t.Errorf("101 malformed messages were logged %d times at once, want 1", n)
+	}
 	for i, k := range []membership.Message{membership.StateOf(newer), membership.Digests{}, membership.Versions{}, membership.SeenOf(newer)} {
 		s.recv("x", k)
 		s.wants("a node that is not a member is informed", membership.KindStranger, "x")

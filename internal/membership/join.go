@@ -221,7 +221,7 @@ func (m *Machine) welcome(from identity.Node, w Welcome) {
 	switch {
 	case err != nil:
 		m.drop(DropMalformed)
-		m.log(Warn, "join: cannot decode the welcome", Attr{"from", from}, Attr{"error", err})
+		m.logCaused(Warn, "join: cannot decode the welcome", Attr{"from", from}, Attr{"error", err})
 		return
 	case g.Member(m.self) == nil || g.Member(from) == nil:
 		m.drop(DropUnknown)
@@ -293,7 +293,7 @@ func (m *Machine) remember(w waiting) {
 func (m *Machine) compatible(other identity.Node, settings []Setting) bool {
 	differ := differences(m.cfg.Check, settings)
 	if len(differ) > 0 {
-		m.log(Warn, "join: request from a node with different settings", Attr{"member", other}, Attr{"settings", differ})
+		m.logCaused(Warn, "join: request from a node with different settings", Attr{"member", other}, Attr{"settings", differ})
 	}
 	return len(differ) == 0
 }
@@ -380,7 +380,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	named := m.gossip.Named(from.Name)
 	switch {
 	case m.cache.closing, isGone(me.Status), m.cfg.VersionPending:
-		m.logRejected(Info, "join: request declined for now", Attr{"member", from}, Attr{"status", me.Status.String()})
+		m.logCaused(Info, "join: request declined for now", Attr{"member", from}, Attr{"status", me.Status.String()})
 		return
 	case from.Name == m.self.Name:
 		m.send(from, NameInUse{m.self})
@@ -398,13 +398,13 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		// Other members may have downed this node. If this node accepted another node, these
 		// members would not receive the change, and the previous owner of the name may be alive
 		// among them.
-		m.logRejected(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
+		m.logCaused(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
 		return
 	case len(named) > 0:
 		m.contest(from, named)
 		return
 	case len(m.gossip.Members()) >= MaxMembers:
-		m.logRejected(Error, "join: request declined, the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
+		m.logCaused(Error, "join: request declined, the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
 		return
 	}
 	for i := range m.removed { // the name is in use again, so its previous owner is dead
@@ -437,11 +437,11 @@ func (m *Machine) asksAgain(peer identity.Node) bool {
 	return other != nil && !isGone(other.Status) && (me.Status == identity.Joining || me.Status == identity.WeaklyUp)
 }
 
-// logRejected logs the rejection of a join request. It limits the rate, because the rejected node
-// repeats its requests and itself logs that it is not accepted.
-func (m *Machine) logRejected(level Level, why string, attrs ...Attr) {
-	if m.now >= m.away {
-		m.away = m.now + awayInterval
+// logCaused logs a line that a message of another node causes. It limits the rate of each line,
+// because the node can repeat its message at any rate.
+func (m *Machine) logCaused(level Level, why string, attrs ...Attr) {
+	if m.now >= m.quiet[why] {
+		m.quiet[why] = m.now + awayInterval
 		m.log(level, why, attrs...)
 	}
 }

@@ -71,7 +71,7 @@ type Machine struct {
 	waiting   []waiting                       // requests that wait until this node is a member
 	welcomed  map[identity.Node]time.Duration // time of the welcome
 	sweep     time.Duration                   // when old entries of welcomed are removed
-	away      time.Duration                   // when a rejected join request may be logged again
+	quiet     map[string]time.Duration        // when the lines of logCaused may be written again
 	names     []contested
 	lone      bool // the node has founded a cluster and accepted no other node; it ends if another node with its name replies
 	link      link
@@ -137,6 +137,7 @@ func New(cfg Config) (*Machine, error) {
 	m := &Machine{
 		cfg: cfg, s: cfg.Settings, self: cfg.Self, rand: cfg.Rand,
 		welcomed:   map[identity.Node]time.Duration{},
+		quiet:      map[string]time.Duration{},
 		confirmed:  map[identity.Node]bool{},
 		quarantine: map[identity.Node]*excluded{},
 		undecided:  undecided{since: Never},

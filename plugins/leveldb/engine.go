@@ -242,7 +242,8 @@ func openFiles(dir string, readOnly bool) (storage.Storage, error) {
 	return files, err
 }
 
-// makeDir creates a directory and its parents. It syncs each into its parent, so that a power
+// makeDir creates a directory and its parents. Other users have no access to them, because the
+// engine creates files that all users can read. It syncs each into its parent, so that a power
 // failure cannot remove the directory of a journal.
 func makeDir(dir string) error {
 	dir = filepath.Clean(dir)
@@ -259,7 +260,7 @@ func makeDir(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	return syncDir(above)

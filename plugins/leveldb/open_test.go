@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +92,24 @@ func crash(dir string) {
 	}
 	_, _ = os.Stdout.WriteString(err.Error() + "\n")
 	os.Exit(1)
+}
+
+// TestDirectoryMode checks that other users have no access to the directories that Open creates.
+func TestDirectoryMode(t *testing.T) {
+	t.Parallel()
+	above := filepath.Join(t.TempDir(), "new")
+	db, err := leveldb.Open(filepath.Join(above, "db"), leveldb.Config{}.WithLogSize(testLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []string{above, filepath.Join(above, "db")} {
+		if info, err := os.Stat(dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: mode %v, error %v; want 0700", dir, info.Mode(), err)
+		}
+	}
 }
 
 // TestKilled kills a process that writes, several times.

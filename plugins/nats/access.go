@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -93,6 +94,16 @@ func (a *Access) validate() error {
 	}
 	fielderror.NotNegative(&errs, "Access.ConnectTimeout", a.ConnectTimeout)
 	return errs.Err(ErrInvalid)
+}
+
+// exposed returns the first file with a secret that every user of this machine can read, "" for none.
+func (a *Access) exposed() string {
+	for _, file := range []string{a.CredentialsFile, a.NKeyFile, a.TokenFile, a.KeyFile} {
+		if info, err := os.Stat(file); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+			return file
+		}
+	}
+	return ""
 }
 
 func loopback(host string) bool {

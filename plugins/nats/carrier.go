@@ -89,6 +89,9 @@ func Connect(cfg Config) (*Carrier, error) {
 	if err = errors.Join(err, cfg.validate()); err != nil {
 		return nil, err
 	}
+	if file := cfg.exposed(); file != "" {
+		cfg.Logger.Warn("nats: every user of this machine can read the secret: restrict the mode of the file to 600", slog.String("file", file))
+	}
 	c := &Carrier{
 		cfg:      cfg,
 		log:      cfg.Logger.With(slog.String("node", cfg.Self.String())),

@@ -4,8 +4,13 @@
 package nats_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/refold-io/refold/plugins/nats/embedded"
@@ -29,6 +34,32 @@ func (b blocking) Handle(_ context.Context, r slog.Record) error {
 }
 
 func (b blocking) WithAttrs([]slog.Attr) slog.Handler { return b }
+
+// A secret that every user can read causes a warning.
+func TestExposedSecret(t *testing.T) {
+	t.Parallel()
+	server := start(t, embedded.Config{})
+	secret, err := os.ReadFile(server.TokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]int{0o644: 1, 0o640: 0, 0o600: 0} {
+		cfg := config(server, "a")
+		cfg.TokenFile = filepath.Join(t.TempDir(), "token")
+		if err := errors.Join(os.WriteFile(cfg.TokenFile, secret, mode), os.Chmod(cfg.TokenFile, mode)); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		carrier := connect(t, cfg)
+		if err := carrier.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), cfg.TokenFile); got != want {
+			t.Errorf("mode %v: %d warnings, want %d: %s", mode, got, want, log.String())
+		}
+	}
+}
 
 // The loss of the server is reported at once, even while the logger blocks.
 func TestBlockedLogger(t *testing.T) {
