@@ -27,6 +27,7 @@ func TestForgedReplies(t *testing.T) {
 		a, b := w.start("a", "library"), w.start("b", "library")
 		evil := w.join("c")
 		w.up(a, b, evil)
+		w.sleep(5 * time.Second) // the region of b registers
 		id := w.homeOf(a, b)
 		refusal := func(number uint64) []byte { return append(binary.AppendUvarint([]byte{0x10, 1}, number), 3) }
 		asked := make(chan error, 1)
