@@ -49,9 +49,9 @@ func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *
 		return err
 	}
 	if c.Node != "" {
-		only, err := member(all, c.Node)
-		if err != nil {
-			return err
+		only, unknown := member(all, c.Node)
+		if unknown != nil {
+			return unknown
 		}
 		all = []shardNode{*only}
 	}

@@ -235,7 +235,7 @@ func openFiles(dir string, readOnly bool) (storage.Storage, error) {
 		return nil, fmt.Errorf("%w by this process or another one", ErrInUse)
 	}
 	if _, missing := os.Stat(filepath.Join(dir, "CURRENT")); err == nil && missing == nil {
-		if manifests, err := files.List(storage.TypeManifest); err == nil && len(manifests) == 0 {
+		if manifests, failed := files.List(storage.TypeManifest); failed == nil && len(manifests) == 0 {
 			return nil, errors.Join(corruptf("CURRENT", "its manifest is missing"), files.Close())
 		}
 	}

@@ -125,12 +125,12 @@ func TestLeasePermissions(t *testing.T) {
 	byOperator.Access, byOperator.Name = s.Access(t, "ops"), "ops"
 
 	// A node cannot create the bucket.
-	if _, err := nats.OpenLeases(ctx, cfg); !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "CreateLeaseBucket") {
+	if _, err = nats.OpenLeases(ctx, cfg); !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "CreateLeaseBucket") {
 		t.Errorf("OpenLeases without a bucket: %v, want ErrStreamNotFound and the name of CreateLeaseBucket", err)
 	}
 	short, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
-	if err := nats.CreateLeaseBucket(short, cfg); err == nil {
+	if err = nats.CreateLeaseBucket(short, cfg); err == nil {
 		t.Error("CreateLeaseBucket succeeded with the permissions of a node")
 	}
 	createBucket(t, byOperator)
@@ -144,10 +144,10 @@ func TestLeasePermissions(t *testing.T) {
 	if revision, err = store.Renew(ctx, "n", "a", revision); err != nil {
 		t.Error(err)
 	}
-	if e, err := store.Get(ctx, "n"); err != nil || e.Owner != "a" {
-		t.Errorf("Get = %+v, %v, want owner a", e, err)
+	if e, failed := store.Get(ctx, "n"); failed != nil || e.Owner != "a" {
+		t.Errorf("Get = %+v, %v, want owner a", e, failed)
 	}
-	if err := store.Delete(ctx, "n", revision); err != nil {
+	if err = store.Delete(ctx, "n", revision); err != nil {
 		t.Error(err)
 	}
 
@@ -182,25 +182,25 @@ func TestLeasePermissions(t *testing.T) {
 		changed := stream.CachedInfo().Config
 		changed.Subjects = slices.Clone(changed.Subjects)
 		change(&changed)
-		if _, err := js.UpdateStream(ctx, changed); err != nil {
+		if _, err = js.UpdateStream(ctx, changed); err != nil {
 			t.Fatalf("change %s: %v", field, err)
 		}
-		if _, err := nats.OpenLeases(ctx, cfg); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "StreamConfig."+field+" is") {
+		if _, err = nats.OpenLeases(ctx, cfg); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "StreamConfig."+field+" is") {
 			t.Errorf("OpenLeases with another %s: %v, want ErrInvalid and the name of the setting", field, err)
 		}
 		createBucket(t, byOperator)
-		if err := openLeases(t, cfg).Close(); err != nil {
+		if err = openLeases(t, cfg).Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := js.DeleteKeyValue(ctx, "refold_lease_c_3600000"); err != nil {
+	if err = js.DeleteKeyValue(ctx, "refold_lease_c_3600000"); err != nil {
 		t.Fatal(err)
 	}
 	legacy := jetstream.KeyValueConfig{Bucket: "refold_lease_c_3600000", History: 1, TTL: time.Hour, Storage: jetstream.FileStorage, Replicas: 1}
-	if _, err := js.CreateKeyValue(ctx, legacy); err != nil {
+	if _, err = js.CreateKeyValue(ctx, legacy); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nats.OpenLeases(ctx, cfg); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "StreamConfig.AllowDirect is") {
+	if _, err = nats.OpenLeases(ctx, cfg); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "StreamConfig.AllowDirect is") {
 		t.Errorf("OpenLeases with a bucket of the settings of a NATS client: %v, want ErrInvalid and AllowDirect", err)
 	}
 	createBucket(t, byOperator)

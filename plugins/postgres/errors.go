@@ -25,7 +25,7 @@ var (
 	ErrDenied = errors.New("postgres: missing right")
 	// ErrDSN reports an invalid connection string, or one that permits plaintext to another machine
 	// without sslmode=disable. The error does not quote the string, which may contain a password.
-	ErrDSN = errors.New("postgres: invalid connection string: want a URL like postgres://user:password@host:5432/database?sslmode=verify-full, " + //nolint:gosec // an example
+	ErrDSN = errors.New("postgres: invalid connection string: want a URL like postgres://user:password@host:5432/database?sslmode=verify-full, " +
 		"with special characters percent-encoded, or keywords like host=a port=5432 dbname=b user=c sslmode=verify-full")
 	errPlaintext = describe([]error{ErrDSN}, "postgres: the connection string permits connections to other machines without TLS: set sslmode=verify-full, or sslmode=disable to allow plaintext")
 )

@@ -224,7 +224,7 @@ func forwardWithout(ctx context.Context, client net.Conn, socket, parameter stri
 	if binary.BigEndian.Uint32(start) == 3<<16 { // not a request to cancel
 		start = []byte(kept + "\x00")
 	}
-	if _, err := server.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(start)+4)), start...)); err != nil { //nolint:gosec // short
+	if _, err := server.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(start)+4)), start...)); err != nil {
 		return
 	}
 	var running sync.WaitGroup
