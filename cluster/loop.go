@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -241,6 +243,7 @@ func (n *Node) listen() {
 func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler {
 	return func(_ context.Context, m transport.Message) {
 		if m.Lane != transport.Control {
+			n.dropped(DroppedMalformed, m.From, "")
 			return
 		}
 		if n.inputs.Offer(0, len(m.Payload), node.Received{From: m.From, To: to, Kind: kind, Arrived: n.now(), Data: m.Payload}) != nil {
@@ -249,12 +252,36 @@ func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler
 	}
 }
 
-// Messages of strangers wait for at most strangerWait, those of at most maxStrangers senders and
-// lanes at a time. Each of them holds up to one window of the transport.
+// The messages of a stranger wait for at most strangerWait after the first of them. Messages of at
+// most maxStrangers strangers wait at a time. Each of them holds up to one window of the transport
+// per lane.
 const (
 	strangerWait = 5 * time.Second
 	maxStrangers = 16
 )
+
+// strangers are senders that are not members, with the times until which their messages wait.
+type strangers struct {
+	mu    sync.Mutex
+	until map[identity.Node]time.Time
+}
+
+// deadline returns the time until which the messages of a sender wait, and whether they wait.
+func (s *strangers) deadline(from identity.Node, now time.Time) (at time.Time, waits bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, waits = s.until[from]; waits {
+		return at, now.Before(at)
+	}
+	if len(s.until) >= maxStrangers {
+		maps.DeleteFunc(s.until, func(_ identity.Node, at time.Time) bool { return !now.Before(at) })
+	}
+	if waits = len(s.until) < maxStrangers; waits {
+		at = now.Add(strangerWait)
+		s.until[from] = at
+	}
+	return at, waits
+}
 
 // accepts reports whether a message is passed to its handler: only messages of members are. This
 // node may receive the messages of a new member before the gossip about it, so that they wait. The
@@ -263,11 +290,14 @@ func (n *Node) accepts(ctx context.Context, m transport.Message) bool {
 	if m.Kind < kindForwarded || membership.Lookup(n.events.current().Members, m.From) != nil {
 		return true
 	}
-	defer n.strangers.Add(-1)
-	if n.strangers.Add(1) > maxStrangers || m.Lane == transport.Control {
+	if m.Lane == transport.Control {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, strangerWait)
+	deadline, waits := n.strangers.deadline(m.From, time.Now())
+	if !waits {
+		return false
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	s, _ := n.until(ctx, func(s *State) bool { return membership.Lookup(s.Members, m.From) != nil || s.gone(m.From) })
 	return membership.Lookup(s.Members, m.From) != nil

@@ -41,8 +41,8 @@ type Node struct {
 	phases    shutdownHooks
 	asks      loop.Calls
 	attached  attached
-	services  sync.Map     // handlers that other packages have set for operators' requests, by service
-	strangers atomic.Int32 // messages that wait until their sender is a member
+	services  sync.Map // handlers that other packages have set for operators' requests, by service
+	strangers strangers
 	lastTurn  atomic.Int64 // machine time at which the loop last finished a turn
 
 	// Only the loop accesses the fields of this block.
@@ -146,9 +146,10 @@ func prepare(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, self: self, rootLog: rootLog, log: slog.New(out.Handler(named.Handler())), start: time.Now(), machine: machine,
 		inputs: loop.NewMailbox[node.Input](loop.NewSignal(), loop.Limit{Count: cfg.MaxInputs, Bytes: maxInputBytes}), calls: make(chan call), out: out, base: base,
-		strategy: string(machine.Config().Downing.Strategy),
-		proxies:  map[string]*Proxy{},
-		quit:     make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+		strategy:  string(machine.Config().Downing.Strategy),
+		proxies:   map[string]*Proxy{},
+		strangers: strangers{until: map[identity.Node]time.Time{}},
+		quit:      make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.events = &broadcaster{limit: cfg.MaxEvents, changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
 	n.events.state.Store(n.currentState())

@@ -56,7 +56,8 @@ const (
 	DroppedNotHosted
 	// DroppedBusy: the inbox of the instance was full.
 	DroppedBusy
-	// DroppedMalformed: a message for a singleton could not be decoded.
+	// DroppedMalformed: a message for a singleton could not be decoded, or a message of a protocol
+	// used another lane than Control.
 	DroppedMalformed
 
 	dropReasons
@@ -100,9 +101,9 @@ type Stats struct {
 	// Decisions counts decisions of the downing strategy.
 	Decisions uint64
 	// Malformed counts singleton messages that could not be decoded. Refused counts messages for a
-	// singleton that this node does not have, and messages from removed nodes. Ignored counts
-	// messages from nodes that are not part of the hand-over. Stuck counts how often a hand-over
-	// was restarted.
+	// singleton that this node does not have, and messages from nodes that are not members. Ignored
+	// counts messages from members that are not part of the hand-over. Stuck counts how often a
+	// hand-over was restarted.
 	Malformed, Refused, Ignored, Stuck uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64

@@ -50,7 +50,7 @@ type Stats struct {
 	// Subscribers is the number of running Subscribe loops.
 	Subscribers int
 	// Unsent counts packets that the transport did not accept. Malformed counts packets that could
-	// not be decoded.
+	// not be decoded, and packets for no replicator of this node.
 	Unsent, Malformed uint64
 	// Turns counts the turns of the loop. Packets and Requests count the packets and requests that
 	// the loop has handled.
@@ -142,7 +142,7 @@ func (r *Replicator) stats() Stats {
 	m := r.machine
 	s, counters := r.count, m.Counters()
 	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), m.Root().String(), m.ReplicaCount(), m.Synced()
-	s.Malformed, s.Subscribers = counters.Malformed, r.subs.Len()
+	s.Malformed, s.Subscribers = counters.Malformed+r.router.unknown.Load(), r.subs.Len()
 	if r.writer != nil {
 		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()
 	}

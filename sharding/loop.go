@@ -199,6 +199,7 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	for i := range e.Notes {
 		s.logNote(&e.Notes[i])
 	}
+	s.router.undeliverable.Add(uint64(len(e.Malformed)))
 	for i := range e.Malformed {
 		s.throttle.Log(s.ctx, s.log, logMalformed, slog.LevelWarn, "malformed message", slog.String("peer", e.Malformed[i].From.String()), slog.Any("error", e.Malformed[i].Err))
 	}
@@ -337,6 +338,7 @@ func (s *shell) logNote(n *coordinator.Note) {
 	level := slog.LevelDebug
 	switch n.Kind {
 	case coordinator.Ignored:
+		s.router.undeliverable.Add(1)
 		s.throttle.Log(s.ctx, s.log, logIgnored, level, "coordinator: message ignored", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
 		return
 	case coordinator.RegionRefused:

@@ -40,7 +40,7 @@ type router struct {
 	reserved      map[string]*shell // running and starting shells
 	shells        map[string]*shell
 	regions       map[string]any // *Region[C]
-	undeliverable atomic.Uint64  // malformed messages, and messages for no region
+	undeliverable atomic.Uint64  // malformed and unexpected messages, and messages for no region
 	unsentReplies atomic.Uint64  // replies that could not be sent, or name an asker that is not a member
 	lateReplies   atomic.Uint64  // replies without an outstanding ask, or from a node that cannot have it
 }

@@ -134,7 +134,7 @@ func (m *Machine) receive(in Received) {
 	if m.now >= m.members.Next() {
 		m.collectMembership(m.members.Tick(m.now))
 	}
-	if in.Kind != KindSingleton || in.To != m.self || in.From.UID == 0 || m.members.Gone(in.From) {
+	if in.Kind != KindSingleton || in.To != m.self || m.members.Gossip().Member(in.From) == nil {
 		m.count.Refused++
 		return
 	}
@@ -232,7 +232,7 @@ type Counters struct {
 	// Ignored counts messages that managers ignored. Stuck counts how often a manager restarted.
 	Ignored, Stuck uint64
 	// Malformed counts messages that could not be decoded. Refused counts messages for which this
-	// node has no machine, and messages from removed nodes.
+	// node has no machine, and messages from nodes that are not members.
 	Malformed, Refused uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64

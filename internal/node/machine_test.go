@@ -408,13 +408,17 @@ func TestMessagesWithoutDestination(t *testing.T) {
 	w := newWorld(t)
 	a := w.cluster(1, nil)[0]
 	stranger := identity.Node{Name: "z", UID: 9}
+	a.host(singleton.Config{})
 	handOver := singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "none"})
+	identify := singleton.AppendMessage(nil, singleton.Message{Kind: singleton.Identify, Singleton: "singleton"})
 	for _, in := range []node.Received{
 		{From: stranger, To: a.self, Kind: node.KindSingleton, Data: handOver},
 		{From: stranger, To: identity.Node{Name: "a"}, Kind: node.KindSingleton, Data: handOver},
 		{From: identity.Node{Name: "z"}, To: a.self, Kind: node.KindSingleton, Data: handOver},
 		{From: stranger, To: a.self, Kind: node.KindForwarded, Data: handOver},
 		{From: stranger, To: a.self, Kind: 250, Data: handOver},
+		{From: stranger, To: a.self, Kind: node.KindSingleton, Data: identify},
+		{From: a.self, To: a.self, Kind: node.KindSingleton, Data: handOver},
 	} {
 		before := a.Counters().Refused
 		a.step(in)
@@ -422,7 +426,7 @@ func TestMessagesWithoutDestination(t *testing.T) {
 			t.Errorf("message to %v of kind %d from %v: %d were counted as refused, want 1", in.To, in.Kind, in.From, got)
 		}
 	}
-	a.step(node.Received{From: stranger, To: a.self, Kind: node.KindSingleton, Data: []byte("garbage")})
+	a.step(node.Received{From: a.self, To: a.self, Kind: node.KindSingleton, Data: []byte("garbage")})
 	if a.Counters().Malformed != 1 {
 		t.Error("the malformed message was not counted")
 	}

@@ -140,11 +140,11 @@ func TestForgedMessages(t *testing.T) {
 		},
 		{
 			"hand over", node.KindSingleton, singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "singleton"}),
-			func(s cluster.Stats) uint64 { return s.Ignored },
+			func(s cluster.Stats) uint64 { return s.Refused },
 		},
 		{
 			"take over", node.KindSingleton, singleton.AppendMessage(nil, singleton.Message{Kind: singleton.TakeOverFromMe, Singleton: "singleton"}),
-			func(s cluster.Stats) uint64 { return s.Ignored },
+			func(s cluster.Stats) uint64 { return s.Refused },
 		},
 	} {
 		forged := figures(t, a).Transport.Dropped[transport.DropForged]
