@@ -207,6 +207,14 @@ func (e *entity) answerStored() bool {
 	return true
 }
 
+// hasArrivals reports whether messages arrived during the turn. A signal among them, such as that of
+// a deadline, is meant for this instance and would be lost with it.
+func (e *entity) hasArrivals() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mailbox.Len() > 0
+}
+
 // hasInput reports whether the entity needs a turn. A drained entity keeps messages. mu is locked.
 func (e *entity) hasInput() bool {
 	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 && !e.machine.Draining() || e.stops != 0
@@ -288,7 +296,7 @@ func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
 
 // handleStops stops the instance. The messages are those that wait at a Kill.
 func (e *entity) handleStops(s stops, messages *engine.Queue, out *engine.Effects) {
-	if s&stopIdle != 0 && !e.hasTimers() {
+	if s&stopIdle != 0 && !e.hasTimers() && !e.hasArrivals() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
 	}

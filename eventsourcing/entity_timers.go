@@ -120,22 +120,25 @@ func (e *entity) setTimer(r timerRequest) {
 
 func (e *entity) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Lock()
-	if t.stopped || e.gone {
-		e.mu.Unlock()
-		return
-	}
-	if r.repeat {
+	ended := t.stopped || e.gone
+	if !ended && r.repeat {
 		t.t.Reset(r.after)
-	} else {
-		delete(x.timers, r.name)
 	}
 	e.mu.Unlock()
+	if ended {
+		return
+	}
 	env := &engine.Envelope{Message: r.message}
 	if e.host.rt.watched {
 		e.host.rt.begin(e.pid(), env)
 	}
 	if e.accept(env, -1) == entityGone {
 		observing(env).end(ErrStopped)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !r.repeat && x.timers[r.name] == t { // only now, so that the entity is never idle before it has the message
+		delete(x.timers, r.name)
 	}
 }
 

@@ -299,6 +299,37 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+// TestDeadlineOfAnIdleEntity checks that an entity is not passivated between its deadline and the
+// signal. Both are due in one turn, because a handler occupied the entity until then.
+func TestDeadlineOfAnIdleEntity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTimed(t)
+		s.opts.PassivateAfter = time.Minute
+		s.open()
+		defer s.close()
+		s.mustAsk(waitFor(time.Hour))
+		gate := make(chan struct{})
+		occupied := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+				<-gate
+				return ctx.Reply("")
+			})
+		})
+		time.Sleep(time.Hour + time.Minute)
+		close(gate)
+		if _, err := occupied(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.expectNotes("due 1m0s late")
+		pass(5 * time.Minute)
+		if s.actors.Resident() != 0 {
+			t.Error("an idle entity was kept after its deadline")
+		}
+	})
+}
+
 // TestDeadlineOfALostInstance checks that a recovered instance receives the signal again if the
 // events of the first one were not stored.
 func TestDeadlineOfALostInstance(t *testing.T) {
