@@ -66,6 +66,13 @@ func (m *Machine) acknowledge() *Step {
 
 // settle determines the outcome of the units from the failed one on, once no unit is in flight.
 func (m *Machine) settle(out *Effects) {
+	if errors.Is(m.failed.err, journal.ErrSkipped) {
+		// A write of an earlier instance failed, and the journal skipped those that followed it.
+		// None of these messages had an effect, so they are decided again.
+		m.failed = nil
+		m.conclude(nil, out)
+		return
+	}
 	if journal.NotStored(m.failed.err) {
 		m.conclude(m.failed.err, out)
 		return
