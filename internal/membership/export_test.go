@@ -76,3 +76,8 @@ func (v View) Events() []Event {
 	}
 	return events
 }
+
+// Forge returns a gossip with another clock, observations and tombstones.
+func Forge(g Gossip, clock Clock, reach Reachability, tombstones []Tombstone) Gossip {
+	return Gossip{content: &content{g.Members(), reach, clock, tombstones, nil}, seen: g.seen}
+}

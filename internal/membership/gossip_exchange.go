@@ -17,6 +17,11 @@ const smallCluster = 32
 // up to two more exchanges before the next round.
 func (m *Machine) gossipRound() {
 	m.again(timerGossip, m.s.GossipInterval)
+	if m.isForgotten() {
+		m.log(Warn, "no member knows this node, which leaves before it was Up", Attr{"for", m.now - m.known})
+		m.stop(Left)
+		return
+	}
 	m.probe()
 	m.gossipWithOne()
 	if m.hurry() {
@@ -183,6 +188,11 @@ func (m *Machine) state(in Received, msg State) {
 	me, known := findMember(remote.Members(), m.self)
 	if !known {
 		m.drop(DropUnknown)
+		return
+	}
+	if number := m.tooFarAhead(remote); number != "" {
+		m.drop(DropAhead)
+		m.logCaused(Warn, "gossip with a number that cannot be reached yet", Attr{"from", from}, Attr{"number", number})
 		return
 	}
 	order := remote.Clock().Compare(m.gossip.Clock())

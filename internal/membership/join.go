@@ -191,7 +191,7 @@ func (m *Machine) joinSelf() {
 }
 
 func (m *Machine) become(know func()) {
-	m.phase, m.join.wanted = member, false
+	m.phase, m.join.wanted, m.known = member, false, m.now
 	m.timers[timerJoin], m.timers[timerJoining] = Never, Never
 	m.live(Joined)
 	know()
@@ -225,6 +225,11 @@ func (m *Machine) welcome(from identity.Node, w Welcome) {
 		return
 	case g.Member(m.self) == nil || g.Member(from) == nil:
 		m.drop(DropUnknown)
+		return
+	}
+	if number := m.tooFarAhead(g); number != "" {
+		m.drop(DropAhead)
+		m.logCaused(Warn, "join: welcome with a number that cannot be reached yet", Attr{"from", from}, Attr{"number", number})
 		return
 	}
 	m.log(Info, "join: accepted by the cluster", Attr{"by", from}, Attr{"members", len(g.Members())})
@@ -421,7 +426,8 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 
 // stranger handles a report from another member: this node sends gossip to that member, but that
 // member's state does not contain this node. The member that accepted this node crashed before it
-// propagated the change. While this node is not Up, it repeats its join request.
+// propagated the change. If this node was never Up, it repeats its join request, even if it is
+// leaving: the other members then learn that it leaves, and let it end in order.
 func (m *Machine) stranger(from identity.Node) {
 	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)
@@ -434,7 +440,19 @@ func (m *Machine) stranger(from identity.Node) {
 // member.
 func (m *Machine) asksAgain(peer identity.Node) bool {
 	other, me := m.gossip.Member(peer), m.me()
-	return other != nil && !isGone(other.Status) && (me.Status == identity.Joining || me.Status == identity.WeaklyUp)
+	return other != nil && !isGone(other.Status) && me.UpNumber == identity.NeverUp && !isGone(me.Status)
+}
+
+// forgottenAfter is how long a leaving node waits for a member that knows it. A member that knows it
+// sends gossip several times in this time.
+const forgottenAfter = 20 * time.Second
+
+// isForgotten reports whether this node leaves before it was Up and no member knows it: the members
+// that knew it crashed, or no member accepts its join request any more. No member waits for such a
+// node, so it may end.
+func (m *Machine) isForgotten() bool {
+	me := m.me()
+	return me.Status == identity.Leaving && me.UpNumber == identity.NeverUp && m.now-m.known >= forgottenAfter && len(m.gossip.Members()) > 1
 }
 
 // logCaused logs a line that a message of another node causes. It limits the rate of each line,

@@ -57,7 +57,7 @@ func (m *Machine) leadConverged() {
 		case slices.Contains(losers, o):
 			c.Put = append(c.Put, withStatus(o, identity.Down))
 		case (o.Status == identity.Joining || o.Status == identity.WeaklyUp) && promote && m.alone(o):
-			youngest++
+			youngest = min(youngest+1, lastUpNumber)
 			next := withStatus(o, identity.Up)
 			next.UpNumber = youngest
 			c.Put, risen = append(c.Put, next), append(risen, next)

@@ -83,6 +83,7 @@ type Machine struct {
 	exiting         bool                        // the caller hands over singletons and shards
 	exited          bool                        // the hand-over is done
 	wasUp           bool                        // BecameUp was reported
+	known           time.Duration               // when a member last sent gossip to this node, which it does only if it knows this node
 	downTicks       int                         // ticks since the node is Down
 	confirmed       map[identity.Node]bool      // members that are ready to be removed
 	quarantine      map[identity.Node]*excluded // nodes with which no messages are exchanged
@@ -328,6 +329,7 @@ const (
 	DropUnexpected              // this node does not wait for the message
 	DropRemoved                 // the sender was removed
 	DropUnconfirmed             // no other member confirms the report
+	DropAhead                   // a number in the gossip is too high
 	// Drops is the number of reasons.
 	Drops
 )
@@ -335,7 +337,7 @@ const (
 func (d Drop) String() string {
 	return enum.Name(d, "drop",
 		"malformed", "other", "stranger", "unreachable", "quarantined", "expired", "unknown", "early",
-		"unexpected", "removed", "unconfirmed")
+		"unexpected", "removed", "unconfirmed", "ahead")
 }
 
 // Timeout is a time-out of the protocol.

@@ -53,8 +53,11 @@ func (m *Machine) dispatch(in Received, msg Message) {
 			return
 		}
 		isGossip := kind >= KindDigests && kind <= KindState || kind == KindLivenessQuery || kind == KindLivenessReply
-		if isGossip && !m.listensTo(in.From) {
-			return
+		if isGossip {
+			if !m.listensTo(in.From) {
+				return
+			}
+			m.known = m.now
 		}
 	default:
 	}
