@@ -4,8 +4,6 @@
 package membership
 
 import (
-	"time"
-
 	"github.com/refold-io/refold/identity"
 )
 
@@ -18,20 +16,19 @@ const (
 	// leastCount and leastUpNumber are accepted at any time, in case the clock of the node is wrong.
 	leastCount    = 1 << 32
 	leastUpNumber = 1 << 20
+	// upNumbersSince is the time from which the bound of up-numbers counts the seconds: 2020, in
+	// seconds of Unix time. The bound stays below lastUpNumber until the year 2088.
+	upNumbersSince = 1_577_836_800
 	// lastUpNumber is the greatest number of a member that has been Up.
 	lastUpNumber = identity.NeverUp - 1
 )
-
-// upNumbersSince is the time from which the bound of up-numbers counts the seconds, so that the
-// bound stays below lastUpNumber until the year 2088.
-var upNumbersSince = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // tooFarAhead returns the name of the first number in a received gossip that is above its bound, or
 // the empty string.
 func (m *Machine) tooFarAhead(g Gossip) string {
 	wall := m.cfg.Started.Add(m.now)
 	count := uint64(max(leastCount, wall.UnixMicro()))
-	up := min(max(leastUpNumber, int64(wall.Sub(upNumbersSince)/time.Second)), lastUpNumber)
+	up := min(max(leastUpNumber, wall.Unix()-upNumbersSince), lastUpNumber)
 	for _, o := range g.Members() {
 		if o.UpNumber != identity.NeverUp && int64(o.UpNumber) > up {
 			return "up-number of " + o.Node.String()

@@ -239,7 +239,7 @@ type cache struct {
 	anyDown     bool
 	anyLeaving  bool
 	anyExiting  bool
-	open        bool   // a downing decision about a member, possibly this node, is pending
+	open        bool   // a downing decision about a member that was Up, possibly this node, is pending
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // members to gossip with
 	values      []identity.Member
@@ -318,7 +318,7 @@ func (m *Machine) set(next Gossip) {
 // unreachable members is unchanged.
 func (m *Machine) findUnreachable() {
 	m.cache.unreachable, m.cache.open = m.gossip.unreachable(nil), false
-	m.cache.unreachable.each(func(i int) { m.cache.open = m.cache.open || !isGone(m.gossip.members[i].Status) })
+	m.cache.unreachable.each(func(i int) { m.cache.open = m.cache.open || maySurvive(m.gossip.members[i]) })
 	bad := m.gossip.nodesOf(m.cache.unreachable)
 	if !slices.Equal(bad, m.cache.bad) {
 		m.cache.bad = bad

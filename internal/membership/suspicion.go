@@ -254,9 +254,14 @@ func (m *Machine) undecidedAfter() time.Duration {
 
 func (m *Machine) allHaveSeen() bool {
 	for i, o := range m.gossip.Members() {
-		if !isGone(o.Status) && !m.gossip.seen.has(i) {
+		if maySurvive(o) && !m.gossip.seen.has(i) {
 			return false
 		}
 	}
 	return true
 }
+
+// maySurvive reports whether a member may be on the side of a partition that continues without this
+// node. A side without a member that was Up does not continue: see package splitbrain. If the other
+// side has made a member Up that is not Up here, its leader is missing as well.
+func maySurvive(o *identity.Member) bool { return !isGone(o.Status) && o.UpNumber != identity.NeverUp }

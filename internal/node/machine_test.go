@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,43 @@ func TestCrashedHost(t *testing.T) {
 	}
 	if nodes[1].hasLife(membership.Suspended) || nodes[2].hasLife(membership.Suspended) {
 		t.Error("a surviving node was suspended although it decided in time")
+	}
+}
+
+// TestCrashLoop lets a process join under ever new names and crash before it is Up, several times
+// within StableAfter. The members of the cluster down each of these nodes, and neither end nor stop
+// hosting.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		members int
+		every   time.Duration
+	}{{3, 10 * time.Second}, {3, 15 * time.Second}, {3, 20 * time.Second}, {5, 10 * time.Second}, {5, 20 * time.Second}} {
+		t.Run(fmt.Sprint(c.members, " members, every ", c.every), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stable := func(cfg *node.Config) { cfg.Downing.StableAfter = 20 * time.Second }
+			nodes := w.cluster(c.members, stable)
+			nodes[0].host(singleton.Config{Name: "one"})
+			for i := range uint64(30) {
+				x := w.add(fmt.Sprintf("x%02d", i), 100+i, stable)
+				x.step(node.Membership{Input: membership.JoinNode{Name: "b"}})
+				for end := w.now + 500*time.Millisecond; w.now < end && len(x.View().Members) == 0; {
+					w.run(10 * time.Millisecond)
+				}
+				x.dead = true
+				w.run(c.every)
+			}
+			w.until("the crashed nodes are removed", func() bool { return len(nodes[0].View().Members) == c.members })
+			for _, n := range nodes {
+				// At a higher rate, nodes that crashed before the leader noticed it become Up, and
+				// their reachability counts.
+				if n.Stopped() || n.hasLife(membership.Downed) || c.every == 20*time.Second && n.hasLife(membership.Suspended) {
+					t.Errorf("life events of %v: %v, want neither Downed nor Suspended", n.self, n.life)
+				}
+			}
+			w.until("the singleton runs", func() bool { return nodes[0].runs("one") })
+		})
 	}
 }
 

@@ -231,10 +231,17 @@ func decidesWhenStable(h *host, e node.Effects) {
 		}
 		o.decided = decided
 	}
+	missing := len(o.unreachable) > 0
+	for _, m := range o.members {
+		missing = missing || m.Status == identity.Down
+	}
 	for _, event := range e.Events {
 		switch event.Kind {
 		case membership.MemberUnreachable, membership.MemberReachable, membership.MemberUp, membership.MemberExited, membership.MemberDowned:
-			if _, stays := o.members[event.Member.Node]; stays { // a member that is removed in the same step does not count
+			// A member that is removed in the same step does not count. A member that was never Up
+			// counts only if no other member is missing.
+			m, stays := o.members[event.Member.Node]
+			if newcomer := m.UpNumber == identity.NeverUp && event.Kind != membership.MemberUp; stays && (!newcomer || !missing) {
 				o.stableAt = h.p.Now()
 			}
 		default:

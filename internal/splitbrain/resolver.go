@@ -128,7 +128,7 @@ func (r *Resolver) see(now time.Duration, v View, out *Effects) {
 func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 	before := r.view
 	r.view = v
-	if !r.started || c.restart {
+	if !r.started || c.restart || c.newcomers && r.gone == 0 {
 		r.changedAt = now
 	}
 	r.started = true
@@ -146,7 +146,7 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.latestAt = now
 		r.changes += c.reach
 	}
-	if c != (change{}) && !slices.ContainsFunc(v.Unreachable, func(n identity.Node) bool { return !r.leavesAnyway(n) }) {
+	if c != (change{}) && !slices.ContainsFunc(v.Unreachable, func(n identity.Node) bool { return !r.leavesAnyway(n) && !v.isNewcomer(&n) }) {
 		r.changes = 0
 	}
 	if r.orphaned() {
@@ -226,6 +226,8 @@ func (r *Resolver) decide(now time.Duration, out *Effects) {
 	switch {
 	case r.settings.Strategy != downing.LeaseMajority:
 		r.act(now, Decided, decision, out)
+	case p.onlyNewcomers():
+		r.act(now, Decided, KeepOtherSide, out)
 	case !r.lease.held && p.onlyLeaves():
 		// The other side may have removed the members of this side without a decision. They are
 		// leaving anyway, so this side does not request the lease.

@@ -4,6 +4,7 @@
 package splitbrain
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
@@ -24,6 +25,14 @@ func (v *View) status(n identity.Node) identity.Status {
 	return identity.Removed
 }
 
+// isNewcomer reports whether a member was never Up. A process that crashes again and again while it
+// joins, each time as another node, must not keep the members from a decision, and is no evidence
+// that their reachability is unstable.
+func (v *View) isNewcomer(n *identity.Node) bool {
+	m := membership.Lookup(v.Members, *n)
+	return m != nil && m.UpNumber == identity.NeverUp
+}
+
 // gone returns the members that do not count: unreachable members and Down members, except self.
 func (v *View) gone(self identity.Node) []identity.Node {
 	gone := make([]identity.Node, 0, len(v.Unreachable))
@@ -39,6 +48,9 @@ func (v *View) gone(self identity.Node) []identity.Node {
 type change struct {
 	// restart: StableAfter starts again.
 	restart bool
+	// newcomers: a member that was never Up has changed. StableAfter starts again only if no other
+	// change is pending.
+	newcomers bool
 	// reach counts the changes of reachability.
 	reach int
 	// removed: a member was removed.
@@ -56,17 +68,25 @@ func diff(self identity.Node, old, now *View) change {
 			case is.Status == identity.Up || is.Status == identity.Exiting:
 				c.restart = true
 			case is.Status == identity.Down:
-				c.restart = true
-				if is.Node != self {
+				switch {
+				case is.UpNumber == identity.NeverUp && is.Node != self:
+					c.newcomers = true
+					continue
+				case is.Node != self:
 					c.reach++
 				}
+				c.restart = true
 			}
 		}
 	}
 	if !membership.SameSlice(old.Unreachable, now.Unreachable) {
 		for was, is := range membership.Pairs(old.Unreachable, now.Unreachable, func(a, b *identity.Node) int { return a.Compare(*b) }) {
 			// The removal of an unreachable member is not a change of reachability.
-			if was == nil || is == nil && now.status(*was) != identity.Removed {
+			switch {
+			case was != nil && is != nil, is == nil && now.status(*was) == identity.Removed:
+			case now.isNewcomer(cmp.Or(was, is)):
+				c.newcomers = true
+			default:
 				c.reach++
 				c.restart = true
 			}
@@ -194,6 +214,13 @@ func (p *partition) count(peer countRule) count {
 // side are not leaving.
 func (p *partition) onlyLeaves() bool {
 	c := p.count(countRule{joining: true})
+	return c.here == 0 && c.there > 0
+}
+
+// onlyNewcomers reports whether no member of this side, but one of the other side, was Up. The other
+// side may not have noticed that it lost this side, so this side must not survive.
+func (p *partition) onlyNewcomers() bool {
+	c := p.count(countedBy(""))
 	return c.here == 0 && c.there > 0
 }
 
