@@ -71,6 +71,39 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
+// byPointer is a command whose handler takes a pointer.
+type byPointer struct {
+	eventsourcing.Command[actor, string]
+}
+
+// TestPointerCommands checks that the error names the mistake if a command is sent as a pointer and
+// its handler takes a value, or the reverse.
+func TestPointerCommands(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.Commands = append(s.typ.Commands, eventsourcing.On("", func(_ *actor, ctx *actorCtx, _ *byPointer) actorDecision { return ctx.Reply("") }))
+		s.open()
+		defer s.close()
+		for want, command := range map[string]eventsourcing.Request[actor, string]{
+			"actor|1, *eventsourcing_test.act: Type.Commands has eventsourcing_test.act, so send the value, not a pointer": &act{f: recall},
+			"actor|1, eventsourcing_test.byPointer: Type.Commands has *eventsourcing_test.byPointer, so send a pointer":    byPointer{},
+		} {
+			_, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), command)
+			if !errors.Is(err, eventsourcing.ErrUnhandled) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("Ask: error %v, want ErrUnhandled with %q", err, want)
+			}
+			if err := eventsourcing.Tell(t.Context(), s.actors.Ref("1"), command); err != nil {
+				t.Error(err)
+			}
+			s.mustAsk(recall)
+			if n := len(s.dropped); n == 0 || !strings.HasSuffix(s.dropped[n-1].Err.Error(), want) {
+				t.Errorf("reported as dropped: %v, want %q", s.dropped, want)
+			}
+		}
+	})
+}
+
 // TestBadArguments checks that a message that can't be delivered fails at once.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()

@@ -105,10 +105,7 @@ func (e *entity) answer(a *engine.Answer) {
 		observing(a.Env).end(err)
 	}
 	if waits {
-		if a.Err == engine.ErrUnhandled || a.Err == engine.ErrNoReply { //nolint:errorlint // the machine's own values, unwrapped
-			a.Err = fmt.Errorf("%w: %s, %T", a.Err, e.pid(), a.Env.Message)
-		}
-		r.Reply(a.Value, a.Err)
+		r.Reply(a.Value, e.described(a))
 		return
 	}
 	switch {
@@ -116,8 +113,17 @@ func (e *entity) answer(a *engine.Answer) {
 	case a.Env.Signal && a.Err == engine.ErrUnhandled: //nolint:errorlint // see above
 		e.unhandledSignal(a.Env.Message)
 	default:
-		rt.dropped(e.pid(), a.Env.Message, a.Err)
+		rt.dropped(e.pid(), a.Env.Message, e.described(a))
 	}
+}
+
+// described returns the error of an answer. It names the entity, the message and a remedy in an error
+// that the machine has made.
+func (e *entity) described(a *engine.Answer) error {
+	if a.Err == engine.ErrUnhandled || a.Err == engine.ErrNoReply { //nolint:errorlint // the machine's own values, unwrapped
+		return fmt.Errorf("%w: %s, %T%s", a.Err, e.pid(), a.Env.Message, e.host.model.remedy(a.Env.Message))
+	}
+	return a.Err
 }
 
 func (e *entity) unhandledSignal(s any) {

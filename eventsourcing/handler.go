@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/refold-io/refold/codec"
@@ -89,6 +90,20 @@ func tableOf(errs *fielderror.Errors, field string, rows []row) map[reflect.Type
 		table[r.message] = r.handle
 	}
 	return table
+}
+
+// remedy returns a hint if the handler of a command takes a pointer and the command is a value, or the
+// reverse. Otherwise it returns "".
+func (m *model) remedy(command any) string {
+	t := reflect.TypeOf(command)
+	switch {
+	case m.commands[t] != nil:
+	case t.Kind() == reflect.Pointer && m.commands[t.Elem()] != nil:
+		return fmt.Sprintf(": Type.Commands has %v, so send the value, not a pointer", t.Elem())
+	case m.commands[reflect.PointerTo(t)] != nil:
+		return fmt.Sprintf(": Type.Commands has *%v, so send a pointer", t)
+	}
+	return ""
 }
 
 // commandRegistry returns the commands with their names on the wire.
