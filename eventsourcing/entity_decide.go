@@ -6,6 +6,7 @@ package eventsourcing
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"runtime/debug"
 	"strings"
@@ -89,9 +90,8 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 			op.Resolve(&r.call.env, computeReply(r.value), r.err)
 		}
 	}
-	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
-		info := UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)}
-		e.host.rt.observe(func() { f(info) })
+	if op.Made > d.made {
+		e.unreturned(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
 	if err := d.check(); err != nil {
 		op.Fail(err)
@@ -122,6 +122,17 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		if f := e.host.rt.obs.Stashed; f != nil && d.control&engine.Stash != 0 && !op.Env.Signal {
 			e.host.rt.observe(func() { f(StashInfo{PersistenceID: e.pid(), Command: op.Env.Message, Aside: true}) })
 		}
+	}
+}
+
+// unreturned reports lost effects to the observer, and to the log once for each type of message.
+func (e *entity) unreturned(info UnreturnedInfo) {
+	if _, logged := e.host.unreturned.LoadOrStore(reflect.TypeOf(info.Message), nil); !logged {
+		e.host.rt.log.Error("eventsourcing: a handler made effects and did not return them: they are lost; join them with And",
+			slog.String("persistence_id", info.PersistenceID), slog.String("message", fmt.Sprintf("%T", info.Message)), slog.Int("effects", info.Effects))
+	}
+	if f := e.host.rt.obs.Unreturned; f != nil {
+		e.host.rt.observe(func() { f(info) })
 	}
 }
 

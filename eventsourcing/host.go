@@ -140,6 +140,8 @@ type host struct {
 	count     atomic.Int64  // entities in the shards
 	empty     chan struct{} // closed when the host is closed and no entity is left
 	once      sync.Once
+
+	unreturned sync.Map // types of messages whose lost effects were logged: reflect.Type to nil
 }
 
 const hostShards = 64

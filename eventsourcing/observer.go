@@ -43,7 +43,8 @@ type Observer struct {
 	// full, or the entity or the runtime had stopped.
 	Dropped func(DroppedInfo)
 	// Unreturned is called when a handler or callback made effects and did not return them. Such
-	// effects are not performed. Unreturned may be called again if the command is handled again.
+	// effects are not performed, and the first ones of each type of message are logged. Unreturned may
+	// be called again if the command is handled again.
 	Unreturned func(UnreturnedInfo)
 	// Stopped is called when an entity has left memory.
 	Stopped func(persistenceID string)

@@ -5,6 +5,7 @@ package eventsourcing_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -17,7 +18,8 @@ import (
 func TestUnreturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).withSignals()
+		s, log := newScene(t).withSignals(), &logBuffer{}
+		s.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 		s.cfg.Observer.Unreturned = func(i eventsourcing.UnreturnedInfo) {
 			s.note("%s %T %d", i.PersistenceID, i.Message, i.Effects)
 		}
@@ -75,5 +77,11 @@ func TestUnreturned(t *testing.T) {
 			})
 		})
 		s.expectStored("1", "2", "3", "4", "4", "5", "6")
+		for _, message := range []string{"eventsourcing.RecoveryCompleted", "eventsourcing_test.act"} {
+			first := fmt.Sprintf("persistence_id=actor|1 message=%s effects=1", message)
+			if all, n := log.count("message="+message), log.count(first); all != 1 || n != 1 {
+				t.Errorf("%d lines of the log have the message %s, and %d have %q; want one line", all, message, n, first)
+			}
+		}
 	})
 }
