@@ -47,6 +47,9 @@ var (
 	ErrNoJournal = errors.New("eventsourcing: the runtime has no journal")
 	// ErrNoSnapshots means that a snapshot was requested in a runtime without a snapshot store.
 	ErrNoSnapshots = errors.New("eventsourcing: the runtime has no snapshot store")
+	// ErrSnapshotVersion means that a snapshot has another Snapshots.Version than its type. Recoveries
+	// ignore it.
+	ErrSnapshotVersion = errors.New("eventsourcing: the snapshot has another version of the state")
 	// ErrNotCovered means that after a deletion no stored snapshot that can be decoded would cover the
 	// deleted events, or that only this node of a cluster can read it.
 	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")

@@ -134,7 +134,11 @@ func (f *folding) load(ctx context.Context) error {
 			f.seqNr, f.snapshot, f.time = s.SequenceNr, s.SequenceNr, s.Time
 			return nil
 		}
-		f.rt.log.WarnContext(ctx, "snapshot can't be decoded, trying an older one", slog.String("persistence_id", f.pid),
+		level := slog.LevelWarn
+		if errors.Is(err, ErrSnapshotVersion) {
+			level = slog.LevelDebug // as Snapshots.Version describes
+		}
+		f.rt.log.Log(ctx, level, "snapshot can't be decoded, trying an older one", slog.String("persistence_id", f.pid),
 			slog.Uint64("sequence_nr", s.SequenceNr), slog.Any("error", err))
 		f.unread = max(f.unread, s.SequenceNr)
 		if s.SequenceNr <= 1 {

@@ -111,8 +111,8 @@ func (m *model) decode(manifest string, payload []byte, state any) error {
 	switch {
 	case manifest == m.manifest && m.state != nil:
 		return m.state.Decode(payload, state)
-	case manifest == StateManifest, strings.HasPrefix(manifest, StateManifest+"@"):
-		return fmt.Errorf("%w: snapshot manifest %q, this program writes %q", codec.ErrUnknown, manifest, m.manifest)
+	case manifest != m.manifest && isStateManifest(manifest):
+		return fmt.Errorf("%w: %w: snapshot manifest %q, this program reads %q", ErrSnapshotVersion, codec.ErrUnknown, manifest, m.manifest)
 	}
 	form := m.form
 	if form == nil {
@@ -123,6 +123,13 @@ func (m *model) decode(manifest string, payload []byte, state any) error {
 		return err
 	}
 	return form.from(state, value)
+}
+
+// isStateManifest reports whether a snapshot stores the state itself, in any version.
+func isStateManifest(manifest string) bool {
+	number, versioned := strings.CutPrefix(manifest, StateManifest+"@")
+	version, err := strconv.Atoi(number)
+	return manifest == StateManifest || versioned && err == nil && version > 1
 }
 
 // EncodeState encodes a state in the form that a snapshot has. It is for tools and tests.
@@ -140,7 +147,8 @@ func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload [
 	return manifest, payload, nil
 }
 
-// DecodeState decodes a snapshot of the entity with this ID, as a recovery does. It is for tools
+// DecodeState decodes a snapshot of the entity with this ID, as a recovery does. The error matches
+// ErrSnapshotVersion if recoveries ignore the snapshot because of its version. DecodeState is for tools
 // and tests.
 func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) (*S, error) {
 	var in instance

@@ -6,6 +6,7 @@ package eventsourcing_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,7 +142,8 @@ func TestStateFormMistakes(t *testing.T) {
 func TestStateVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
+		s, log := newScene(t), &logBuffer{}
+		s.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2}
 		s.open()
 		s.mustAsk(addLines("1", "2"))
@@ -169,6 +171,16 @@ func TestStateVersion(t *testing.T) {
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4")
+		if n := log.count("snapshot"); n != 0 {
+			t.Errorf("the log has %d lines about snapshots, want none: each raise of the version would add a line per entity", n)
+		}
+		for _, manifest := range []string{"state@2", "state@0", "state@x"} {
+			_, err := eventsourcing.DecodeState(s.typ, "1", manifest, stored.Payload)
+			expectError(t, err, codec.ErrUnknown)
+			if got, want := errors.Is(err, eventsourcing.ErrSnapshotVersion), manifest == "state@2"; got != want {
+				t.Errorf("the error of the manifest %s is %v: it matches ErrSnapshotVersion %t, want %t", manifest, err, got, want)
+			}
+		}
 	})
 }
 
