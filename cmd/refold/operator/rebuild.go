@@ -152,7 +152,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
 	r = &rebuilt{present: present, other: other}
-	if r.unused, err = unused(ctx, src, c.ID, &present); err != nil {
+	if r.unused, err = unused(ctx, src, l, c.ID, &present); err != nil {
 		return nil, err
 	}
 	if r.equal = present.manifest == other.manifest && bytes.Equal(present.payload, other.payload); !r.equal {
@@ -161,19 +161,31 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	return r, nil
 }
 
-// unused returns the number of an unreadable snapshot that is newer than the one used, or 0.
-func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, error) {
+// unused returns the number of an unreadable snapshot that is newer than the one used, or 0. Snapshots
+// of another Snapshots.Version are not used on purpose.
+func unused(ctx context.Context, src *Source, l *Linked, id string, f *folded) (uint64, error) {
 	if src.Snapshots == nil {
 		return 0, nil
 	}
+	_, entityID := journal.SplitID(id)
 	for md, err := range src.Snapshots.List(ctx, id, snapshot.UpTo(f.seqNr)) {
 		if err != nil {
 			return 0, fmt.Errorf("snapshots of %q: %w", id, err)
 		}
-		if md.SequenceNr > f.snapshotNr {
+		if md.SequenceNr <= f.snapshotNr {
+			break
+		}
+		s, err := src.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
+		if err == nil {
+			err = l.decode(entityID, s.Manifest, s.Payload)
+		}
+		switch {
+		case errors.Is(err, eventsourcing.ErrSnapshotVersion):
+		case err != nil && unreachable(ctx, err):
+			return 0, fmt.Errorf("snapshot %d of %q: %w", md.SequenceNr, id, err)
+		default:
 			return md.SequenceNr, nil
 		}
-		break
 	}
 	return 0, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -46,7 +47,8 @@ var ErrNoLister = errors.New("operator: the journal cannot list its persistence 
 //     covers may be deleted, and only from the beginning.
 //   - Times do not decrease.
 //   - Each payload can be decoded, and fences have no payload.
-//   - Each snapshot can be read and decoded, and its number is not above the highest one.
+//   - Each snapshot can be read and decoded, and its number is not above the highest one. A snapshot
+//     of another Snapshots.Version is not decoded.
 //   - Queries find each event, if the journal offers this check.
 //
 // Verify changes nothing. Other programs may write at the same time; Verify may or may not see
@@ -265,6 +267,8 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 		switch {
 		case err == nil:
 			covered = covered || md.SequenceNr >= deleted
+		case errors.Is(err, eventsourcing.ErrSnapshotVersion):
+			v.report.OtherVersions++
 		case unreachable(ctx, err):
 			return err
 		default:
@@ -339,6 +343,9 @@ func (p Problem) Unwrap() error { return p.Err }
 type Report struct {
 	// IDs, Records and Snapshots count the verified data. Records includes Fences.
 	IDs, Records, Fences, Snapshots uint64
+	// OtherVersions counts the snapshots with another Snapshots.Version than their type. Recoveries
+	// ignore them. They cover no deleted events.
+	OtherVersions uint64
 	// Unchecked counts payloads in an application-specific format whose type is not part of the
 	// program.
 	Unchecked uint64

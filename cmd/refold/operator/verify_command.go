@@ -65,6 +65,9 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 	if r.Unchecked > 0 {
 		line += fmt.Sprintf("; %s not checked, in an application-specific format", count(r.Unchecked, "payload"))
 	}
+	if r.OtherVersions > 0 {
+		line += fmt.Sprintf("; %s of another Snapshots.Version, which recoveries ignore", count(r.OtherVersions, "snapshot"))
+	}
 	if c.Digest && complete {
 		line += fmt.Sprintf("\ndigest %v", r.Digest)
 	}
@@ -83,10 +86,11 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 		Fences    uint64 `json:"fences"`
 		Snapshots uint64 `json:"snapshots"`
 		Unchecked uint64 `json:"unchecked"`
+		Other     uint64 `json:"other_versions,omitempty"`
 		Problems  uint64 `json:"problems"`
 		Complete  bool   `json:"complete"`
 		Digest    string `json:"digest,omitempty"`
-	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete, digest})
+	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.OtherVersions, r.Found(), complete, digest})
 }
 
 func (e *Env) printProblems(problems []Problem, asJSON bool) error {

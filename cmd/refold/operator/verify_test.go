@@ -215,6 +215,50 @@ func TestVerifyFindsProblems(t *testing.T) {
 	}
 }
 
+// Snapshots of another Snapshots.Version are no problem for verify and rebuild, because recoveries
+// ignore them. An unreadable snapshot remains one.
+func TestSnapshotsOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.event("account|1", opened{Owner: "Ada"})
+	f.event("account|1", deposited{Amount: 7, Currency: "USD"})
+	f.event("account|1", withdrawn{Amount: 1})
+	f.snapshot("account|1", 1, "state@2", pack(t, map[string]any{"Owner": "Ada", "Balance": map[string]any{}}))
+	f.state("account|1", 2, []byte("another meaning"))
+	f.snapshot("account|1", 3, "state@3", []byte("the state of a newer program"))
+	f.event("account|2", opened{Owner: "Bob"})
+	f.event("account|2", withdrawn{Amount: 1})
+	f.event("account|2", withdrawn{Amount: 1})
+	f.state("account|2", 3, pack(t, map[string]any{"Owner": "Bob"}))
+	f.snapshot("account|2", 2, "state@2", pack(t, map[string]any{"Owner": 7}))
+	f.event("account|3", opened{Owner: "Eve"})
+	f.state("account|3", 1, pack(t, map[string]any{"Owner": "Eve"}))
+	if err := f.db.Journal().DeleteTo(t.Context(), "account|3", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	typ := accountType()
+	typ.Snapshots.Version = 2
+	for command, wants := range map[string][]string{
+		"verify account|1":        {"1 persistence ID, 3 records (0 fences), 3 snapshots: 0 problems; 2 snapshots of another Snapshots.Version, which recoveries ignore\n"},
+		"verify --json account|1": {`"other_versions":2,"problems":0`},
+		"rebuild account|1":       {"from the snapshot at 1 and 2 records", "The states are equal"},
+		"verify account|2":        {`"account|2" at 2: the snapshot cannot be decoded`, "1 problem; 1 snapshot of another", "exit 1"},
+		"rebuild account|2":       {"The snapshot at 2 is unreadable and was not used", "exit 1"},
+		"verify account|3":        {"the events up to 1 are deleted, and no valid snapshot covers them", "exit 1"},
+	} {
+		out := run(t, f.dir, strings.Fields(command), []operator.Linked{operator.Entity(typ)})
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s prints\n%swant %q", command, out, want)
+			}
+		}
+		if strings.Contains(out, "exit") != slices.Contains(wants, "exit 1") {
+			t.Errorf("%s prints\n%swhich has an unexpected exit status", command, out)
+		}
+	}
+}
+
 func TestVerifyContinuesAfterProblem(t *testing.T) {
 	t.Parallel()
 	j := &fakeJournal{
