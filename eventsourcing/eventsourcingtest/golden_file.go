@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ const (
 	// maxGolden is the maximum size of a file. An event has at most 16 MiB, and its hex form is
 	// twice as long.
 	maxGolden = 40 << 20
+	// goldenMode lets other users read the files, as they read the other files of a checkout.
+	goldenMode = 0o644
 )
 
 type encoded struct {
@@ -89,14 +92,14 @@ func freeGolden(dir string, files map[string]encoded, manifest string) string {
 }
 
 func writeGolden(path string, s encoded) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // see goldenMode
 		return err
 	}
 	text := []byte(s.manifest + "\n")
 	for line := range slices.Chunk([]byte(hex.EncodeToString(s.payload)), hexPerLine) {
 		text = append(append(text, line...), '\n')
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the test names it
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, goldenMode) //nolint:gosec // see goldenMode
 	if err != nil {
 		return err
 	}
@@ -135,6 +138,49 @@ func (e encoded) generic() (any, bool) {
 		}
 	}
 	return nil, false
+}
+
+// value decodes a msgpack or JSON payload without its Go type. It returns false for other payloads.
+func (e encoded) value() (any, bool) {
+	if v, ok := e.generic(); ok {
+		return v, true
+	}
+	var v any
+	err := json.Unmarshal(e.payload, &v)
+	return v, err == nil
+}
+
+// missing returns the names of the fields that a value has and another one lacks, with their paths. The
+// other value may lack an empty field, unless it has a new field in the same place.
+func missing(was, now any, path string) (names []string) {
+	switch was := byText(was).(type) {
+	case map[string]any:
+		now, _ := byText(now).(map[string]any)
+		isNew := func(name string) bool { _, known := was[name]; return !known }
+		renamed := slices.ContainsFunc(slices.Collect(maps.Keys(now)), isNew)
+		for _, name := range slices.Sorted(maps.Keys(was)) {
+			field := strings.TrimPrefix(path+"."+name, ".")
+			if v, found := now[name]; found {
+				names = append(names, missing(was[name], v, field)...)
+			} else if renamed || !isEmpty(was[name]) {
+				names = append(names, field)
+			}
+		}
+	case []any:
+		now, _ := now.([]any)
+		for i := range min(len(was), len(now)) {
+			names = append(names, missing(was[i], now[i], path)...)
+		}
+	}
+	return names
+}
+
+func isEmpty(v any) bool {
+	rv := reflect.ValueOf(v)
+	if k := rv.Kind(); k == reflect.Slice || k == reflect.Map {
+		return rv.Len() == 0
+	}
+	return !rv.IsValid() || rv.IsZero()
 }
 
 // tree prints a value with one field or element per line.

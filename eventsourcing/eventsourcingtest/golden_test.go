@@ -5,6 +5,7 @@ package eventsourcingtest_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,7 @@ type goldenTest struct {
 	states  []*goldenState
 	typ     eventsourcing.Type[goldenState, any]
 	json    bool
+	dropped []string
 }
 
 func firstRelease(t *testing.T) *goldenTest {
@@ -70,7 +72,7 @@ func (g *goldenTest) run(t *testing.T, update bool) string {
 	}
 	return strings.Join(record(t, func(tb testing.TB) {
 		eventsourcingtest.Golden(tb, typ, eventsourcingtest.GoldenConfig[goldenState, any]{
-			Dir: g.dir, Update: update, Events: g.events, States: g.states,
+			Dir: g.dir, Update: update, Events: g.events, States: g.states, Dropped: g.dropped,
 		})
 	}), "\n")
 }
@@ -163,24 +165,21 @@ func TestGoldenEvolution(t *testing.T) {
 	g := firstRelease(t)
 	g.passes(t, true)
 
-	type renamed struct { // a mistake: the stored Name is lost
-		Title string
+	type retagged struct { // the stored names stay
+		Title string `msgpack:"Name"`
 		At    time.Time
 	}
-	g.entries[0], g.events[0] = codec.Name[renamed]("named"), renamed{"bob", time.Time{}}
-	g.fails(t, "decodes to other values", "Title: \"\"\nwas\nnamed\n", "named.2.stored")
+	g.entries[0], g.events[0] = codec.Name[retagged]("named"), retagged{"ann", time.Unix(1_700_000_000, 0).UTC()}
+	g.passes(t, false)
 
-	type aliased struct {
-		Title string `msgpack:"Title,alias:Name"`
-		At    time.Time
+	type extended struct {
+		Name, Nick string
+		At         time.Time
 	}
-	g.entries[0], g.events[0] = codec.Name[aliased]("named"), aliased{"bob", time.Time{}}
-	g.fails(t, "decodes to other values", "Title: \"ann\"")
+	g.entries[0], g.events[0] = codec.Name[extended]("named"), extended{"ann", "a", time.Time{}}
+	g.fails(t, "decodes to other values", "Nick: \"\"", "named.2.stored")
 	g.passes(t, true)
 	g.passes(t, false)
-	if files := g.files(t); !strings.Contains(files["events/named.decoded"], "Title: \"ann\"") || !strings.Contains(files["events/named.2.decoded"], "Title: \"bob\"") {
-		t.Errorf("the files are %q", files)
-	}
 
 	g.entries[0] = codec.Removed("named")
 	g.events = g.events[1:]
@@ -189,6 +188,86 @@ func TestGoldenEvolution(t *testing.T) {
 
 	g.entries = slices.Delete(g.entries, 0, 1)
 	g.fails(t, "named.2.stored: codec: unknown manifest")
+}
+
+type (
+	renamed struct {
+		Title string
+		At    time.Time
+	}
+	aliased struct {
+		Title string `msgpack:"Title,alias:Name"`
+		At    time.Time
+	}
+	nameless struct{ At time.Time }
+	outer    struct{ In []named }
+	outerNew struct{ In []aliased }
+	sparse   struct {
+		Name string    `msgpack:",omitempty"`
+		At   time.Time `msgpack:",omitempty"`
+	}
+)
+
+// TestGoldenDroppedFields checks that a stored name of a field cannot disappear unless the test lists
+// it: a program of the previous release would read zero.
+func TestGoldenDroppedFields(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after codec.Entry
+		old, now      any
+		json          bool
+		wants         []string
+		dropped       string
+	}{
+		"renamed": {
+			before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[renamed]("named"), now: renamed{Title: "ann"},
+			wants: []string{`named.stored: this release does not write the stored field "Name"`, `the tag msgpack:"Name"`, "docs/evolution.md", `"named.Name"`}, dropped: "named.Name",
+		},
+		"renamed, reads both names": {
+			before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[aliased]("named"), now: aliased{Title: "ann"},
+			wants: []string{"  Name: \"ann\"\nthis release writes it as", "  Title: \"ann\"\n"}, dropped: "named.Name",
+		},
+		"renamed, empty in the sample": {
+			before: codec.Name[named]("named"), old: named{}, after: codec.Name[aliased]("named"), now: aliased{}, dropped: "named.Name",
+		},
+		"renamed in a list": {
+			before: codec.Name[outer]("outer"), old: outer{[]named{{Name: "ann"}, {Name: "bob"}}}, after: codec.Name[outerNew]("outer"), now: outerNew{},
+			wants: []string{`"In.Name"`, `the tag msgpack:"Name"`}, dropped: "outer.In.Name",
+		},
+		"removed": {
+			before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[nameless]("named"), now: nameless{}, dropped: "named.Name",
+		},
+		"JSON": {
+			json: true, before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[renamed]("named"), now: renamed{Title: "ann"},
+			wants: []string{`the tag json:"Name"`}, dropped: "named+json.Name",
+		},
+		"empty fields left out":     {before: codec.Name[named]("named"), old: named{}, after: codec.Name[sparse]("named"), now: sparse{}},
+		"fields with data left out": {before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[sparse]("named"), now: sparse{}},
+		"another manifest": {
+			before: codec.Name[named]("named"), old: named{Name: "ann"}, after: codec.Name[renamed]("titled").Was("named"), now: renamed{Title: "ann"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := firstRelease(t)
+			g.json, g.states = c.json, nil
+			g.entries, g.events = []codec.Entry{c.before}, []any{c.old}
+			g.passes(t, true)
+			g.entries, g.events = []codec.Entry{c.after}, []any{c.now}
+			if c.dropped == "" {
+				g.passes(t, true)
+				return
+			}
+			g.fails(t, append(c.wants, "GoldenConfig.Dropped")...)
+			before := g.files(t)
+			if failures := g.run(t, true); !strings.Contains(failures, "GoldenConfig.Dropped") || !maps.Equal(g.files(t), before) {
+				t.Errorf("with Update the failures are %q and the files %q, want the failure and unchanged files", failures, g.files(t))
+			}
+			g.dropped = []string{c.dropped}
+			g.passes(t, true)
+			g.passes(t, false)
+		})
+	}
 }
 
 // TestGoldenVersions checks that an older version needs a sample too.
@@ -237,11 +316,55 @@ func TestGoldenFormats(t *testing.T) {
 	}
 }
 
-// TestGoldenStates checks that a changed meaning of older states is reported.
+// TestGoldenStates checks that a sample of a state with another Snapshots.Version is passed over, and
+// that the messages about a changed state name that field.
 func TestGoldenStates(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
 	g.passes(t, true)
+	decoded := filepath.Join(g.dir, "states", "state.decoded")
+	text := g.files(t)["states/state.decoded"]
+	if err := os.WriteFile(decoded, []byte("state\n  Names: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.fails(t, "other values than before", "increase Type.Snapshots.Version")
+	if err := os.WriteFile(decoded, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	g.typ.Snapshots = eventsourcing.Snapshots[goldenState, any]{Every: 1, Version: 2}
-	g.fails(t, "state.stored: ")
+	g.fails(t, "state@2.stored")
+	g.passes(t, true)
+	g.passes(t, false)
+	g.typ.Snapshots.Version = 1 // after a rollback
+	g.passes(t, false)
+
+	form := func(name string) *eventsourcing.StateForm[goldenState] {
+		return eventsourcing.StateAs(name, 1, func(s *goldenState) (goldenState, error) { return *s, nil },
+			func(s *goldenState, form goldenState) error { *s = form; return nil })
+	}
+	g.typ.Snapshots.State = form("form")
+	g.passes(t, true)
+	g.typ.Snapshots.State = form("other")
+	g.fails(t, "form.stored: codec: unknown manifest", "increase Type.Snapshots.Version")
+}
+
+// TestGoldenMode checks that other users can read the files, as the other files of a checkout.
+func TestGoldenMode(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.passes(t, true)
+	usual := filepath.Join(t.TempDir(), "usual")
+	if err := os.WriteFile(usual, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.Stat(usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range g.files(t) {
+		if got, err := os.Stat(filepath.Join(g.dir, name)); err != nil || got.Mode() != want.Mode() {
+			t.Errorf("%s: %v, error %v, want the mode %v", name, got, err, want.Mode())
+		}
+	}
 }
