@@ -115,8 +115,8 @@ func (b *builder) linkUpcaster(u upcaster) {
 	if _, gone := b.reg.removed[u.name]; gone {
 		b.errorf("%s has a function that reads it, but %q is removed", u, u.name)
 	}
-	if current != 0 && u.version >= current {
-		b.errorf("%s has a function that reads it, but the current version is %d", u, current)
+	if u.version == current {
+		b.errorf("%s has a function that reads it, but %[1]s is the current version", u)
 	}
 	if u.to == nil {
 		return

@@ -41,8 +41,8 @@
 //   - Values in an interface lose their type: integers are decoded as int64 (uint64 if larger),
 //     structs as map[string]any, slices as []any. Interfaces with methods are rejected.
 //   - Fields that are missing in the data keep their zero value, and unknown fields in the data are
-//     skipped. Fields can therefore be added and removed without a new version, and renamed with an
-//     alias: `msgpack:"new,alias:old"`.
+//     skipped. Fields can therefore be added without a new version. See "Rolling restarts" for
+//     fields that are renamed or removed.
 //
 // A registry can write JSON or a custom Format instead; see Registry.Using.
 //
@@ -52,8 +52,9 @@
 //
 //	add a field         nothing to do if its zero value is right for old data,
 //	                    else Version and Upcast             (Upcast, add field)
-//	rename a field      msgpack:"new,alias:old"             (package, rename field)
-//	remove a field      nothing to do: the data is skipped
+//	rename a field      the tag msgpack:"old" keeps its stored name
+//	                                                        (package, rename field)
+//	remove a field      stop reading it, one release later stop writing it
 //	change a field      Version and Upcast                  (Upcast, add field)
 //	rename a Go type    nothing to do: it keeps its name
 //	change a name       Was                                 (Type.Was)
@@ -63,6 +64,21 @@
 //	remove some events  Version and Split                   (Split, filter)
 //	detach the domain   Adapt                               (Adapt)
 //	another format      Using, which still reads the others (JSON, Format)
+//
+// # Rolling restarts
+//
+// In a rolling restart, and after a rollback, programs of the previous release read the data of the
+// next one. They reject a name or a version that they do not have. They skip a field that they do
+// not have, and read zero for a field that is missing, without an error. A stored name of a field
+// therefore changes in two releases: the first one reads both names and writes the old one, the next
+// one writes the new one, after the first one has replaced all earlier programs:
+//
+//	first release   Owner string `msgpack:"Name,alias:Owner"`
+//	next release    Owner string `msgpack:"Owner,alias:Name"`
+//
+// A name or a version is new for the previous release in the same way: read it first, with Was or
+// with an Upcast of the later version, and write it one release later. docs/evolution.md has the rules
+// for all kinds of changes.
 //
 // Events that were split from one stored event share its sequence number. Tests of a program verify
 // that stored data can still be read: see eventsourcingtest.Golden for samples of each release, and

@@ -65,10 +65,13 @@ type upcaster struct {
 	fn      func(dst []any, old any) ([]any, error)
 }
 
-// Upcast reads values of an older version: they are decoded to Old and converted by f. New is a
+// Upcast reads values of another version: they are decoded to Old and converted by f. New is a
 // registered type, a type that Adapt stores, or the Old of another Upcast or Split, which then
 // continues the conversion. Several old types may be converted to the same new one. If f returns a
 // nil pointer, the decoding fails.
+//
+// The version may be higher than the current one: this release then reads values of the next release,
+// see "Rolling restarts" in the package documentation.
 //
 // Each Old must be a separate Go type: a struct, or a named map such as "type depositedV1
 // map[string]any" to access fields by name.

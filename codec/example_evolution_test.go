@@ -34,21 +34,99 @@ func ExampleUpcast_addField() {
 	// {Owner:ann Currency:USD} <nil>
 }
 
-// Rename a field: an alias is enough, no new version is needed.
+// read decodes a value that another release has stored.
+func read[Old, New any](written Old) any {
+	manifest, payload, err := codec.Types(codec.Name[Old]("opened")).Encode(written)
+	if err != nil {
+		return err
+	}
+	event, err := codec.Types(codec.Name[New]("opened")).Decode(manifest, payload)
+	if err != nil {
+		return err
+	}
+	return event
+}
+
+// Rename a field: a tag keeps the stored name, so that each release reads the events of the other.
 func Example_renameField() {
 	type Before struct{ Name string }
 	type After struct {
-		Owner string `msgpack:"Owner,alias:Name"`
+		Owner string `msgpack:"Name"`
 	}
-	manifest, payload, err := codec.Types(codec.Name[Before]("opened")).Encode(Before{"ann"})
+	fmt.Printf("%+v\n", read[Before, After](Before{"ann"}))
+	fmt.Printf("%+v\n", read[After, Before](After{"bob"}))
+	// Output:
+	// {Owner:ann}
+	// {Name:bob}
+}
+
+// Rename a stored field in two releases. An earlier release would read nothing from the new name, so
+// a release that reads both names replaces it first.
+func Example_renameStoredField() {
+	type Release1 struct{ Name string }
+	type Release2 struct {
+		Owner string `msgpack:"Name,alias:Owner"` // reads both, writes Name
+	}
+	type Release3 struct {
+		Owner string `msgpack:"Owner,alias:Name"` // reads both, writes Owner
+	}
+	fmt.Printf("1 reads 2: %+v\n", read[Release2, Release1](Release2{"ann"}))
+	fmt.Printf("2 reads 3: %+v\n", read[Release3, Release2](Release3{"ann"}))
+	fmt.Printf("3 reads 1: %+v\n", read[Release1, Release3](Release1{"ann"}))
+	fmt.Printf("1 reads 3: %+v\n", read[Release3, Release1](Release3{"ann"})) // never run both
+	// Output:
+	// 1 reads 2: {Name:ann}
+	// 2 reads 3: {Owner:ann}
+	// 3 reads 1: {Owner:ann}
+	// 1 reads 3: {Name:}
+}
+
+// Introduce a version in two releases: the first one reads it and writes the version before.
+func ExampleUpcast_laterVersion() {
+	type Opened struct{ Euros int }
+	type OpenedV2 struct{ Cents int }
+
+	release2 := codec.Types(
+		codec.Name[Opened]("opened"),
+		codec.Upcast("opened", 2, func(next OpenedV2) (Opened, error) {
+			return Opened{Euros: next.Cents / 100}, nil
+		}),
+	)
+	release3 := codec.Types(
+		codec.Name[OpenedV2]("opened").Version(2),
+		codec.Upcast("opened", 1, func(old Opened) (OpenedV2, error) {
+			return OpenedV2{Cents: old.Euros * 100}, nil
+		}),
+	)
+	manifest, payload, err := release3.Encode(OpenedV2{Cents: 700})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	event, err := codec.Types(codec.Name[After]("opened")).Decode(manifest, payload)
-	fmt.Printf("%+v %v\n", event, err)
+	event, err := release2.Decode(manifest, payload)
+	fmt.Printf("%s %+v %v\n", manifest, event, err)
+
+	release1 := codec.Types(codec.Name[Opened]("opened"))
+	_, err = release1.Decode(manifest, payload)
+	fmt.Println(err)
 	// Output:
-	// {Owner:ann} <nil>
+	// opened@2 {Euros:7} <nil>
+	// codec: unknown manifest: "opened@2" (name "opened", version 2, format msgpack): written by a newer program, this one supports version 1
+}
+
+// Introduce the new name of an event type in two releases: the first one reads it.
+func ExampleType_Was_laterName() {
+	release2 := codec.Types(codec.Name[Deposited]("deposited").Was("money-in"))
+	release3 := codec.Types(codec.Name[Deposited]("money-in").Was("deposited"))
+	manifest, payload, err := release3.Encode(Deposited{Amount: 5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	event, err := release2.Decode(manifest, payload)
+	fmt.Printf("%s %+v %v\n", manifest, event, err)
+	// Output:
+	// money-in {Amount:5 Note:} <nil>
 }
 
 // Rename a Go type: the stored name stays. If the stored name changes too, Was lists the earlier

@@ -104,7 +104,7 @@ func TestMistakes(t *testing.T) {
 		"nil function":       {[]codec.Entry{codec.Upcast[v1, opened]("a", 1, nil)}, "nil"},
 		"nil split":          {[]codec.Entry{codec.Split[v1]("a", 1, nil)}, "nil"},
 		"gap":                {[]codec.Entry{codec.Name[opened]("a").Version(3), codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil })}, "version 2"},
-		"future":             {[]codec.Entry{codec.Name[opened]("a"), codec.Upcast("a", 1, func(v1) (opened, error) { return opened{}, nil })}, "current version is 1"},
+		"current read":       {[]codec.Entry{codec.Name[opened]("a"), codec.Upcast("a", 1, func(v1) (opened, error) { return opened{}, nil })}, "a@1 is the current version"},
 		"read twice":         {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("a", 1, func(v2) ([]any, error) { return nil, nil })}, "two functions"},
 		"one type two names": {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "a separate Go type"},
 		"current as old":     {[]codec.Entry{codec.Name[opened]("a").Version(2), codec.Upcast("a", 1, identity)}, "current type"},
