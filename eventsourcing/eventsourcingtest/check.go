@@ -5,10 +5,12 @@ package eventsourcingtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
@@ -95,7 +97,7 @@ func (k *Kit[S, E]) settle(command, answer any) {
 	if k.cfg.Host.Recovery != (eventsourcing.Recovery{}) {
 		return // the state differs from the stored events on purpose
 	}
-	defer k.checkReturned()
+	defer k.report()
 	var seen image[S]
 	var shared []string
 	k.inspect(func(state *S) {
@@ -121,14 +123,18 @@ func (k *Kit[S, E]) settle(command, answer any) {
 	k.checkSnapshot(seen)
 }
 
-// checkReturned reports effects that handlers made and did not return, once for each type of
-// message.
-func (k *Kit[S, E]) checkReturned() {
+// report reports the mistakes that were found on the goroutines of the runtime: lossy events, and
+// effects that handlers made and did not return, once for each type of message.
+func (k *Kit[S, E]) report() {
 	k.t.Helper()
 	k.mu.Lock()
-	found := k.unreturned
-	k.unreturned = nil
+	lossy, found := k.lossy, k.unreturned
+	k.lossy, k.unreturned = nil, nil
 	k.mu.Unlock()
+	slices.Sort(lossy)
+	for _, problem := range slices.Compact(lossy) {
+		k.t.Errorf("%s", problem)
+	}
 	seen := map[string]bool{}
 	for _, u := range found {
 		if message := name(u.Message); !seen[message] {
@@ -136,6 +142,30 @@ func (k *Kit[S, E]) checkReturned() {
 			k.t.Errorf("the handler of %s made %d effects and did not return them: join them with And, or set Config.AllowUnreturned", message, u.Effects)
 		}
 	}
+}
+
+// checked returns the type with an Apply that first compares each event with its decoded form: after a
+// restart, Apply gets the decoded one.
+func (k *Kit[S, E]) checked() eventsourcing.Type[S, E] {
+	typ := k.typ
+	check := func(event E) {
+		manifest, payload, err := typ.Events.Encode(event)
+		if err != nil {
+			return // the runtime has rejected the event
+		}
+		if problem := lossy("event", typ.Events, event, manifest, payload); problem != "" {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.lossy = append(k.lossy, problem)
+		}
+	}
+	if f := typ.Apply; f != nil {
+		typ.Apply = func(state *S, event E) { check(event); f(state, event) }
+	}
+	if f := typ.ApplyRecorded; f != nil {
+		typ.ApplyRecorded = func(state *S, event E, record eventsourcing.Recorded) { check(event); f(state, event, record) }
+	}
+	return typ
 }
 
 func name(v any) string { return reflect.TypeOf(v).String() }
@@ -155,31 +185,60 @@ func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 }
 
 // checkCommand reports an error unless a command that has a name can be encoded and decodes to an
-// equal command.
-func (k *Kit[S, E]) checkCommand(command any) {
+// equal command. It returns whether the command has a name.
+func (k *Kit[S, E]) checkCommand(command any) (named bool) {
 	k.t.Helper()
 	commands := k.typ.Protocol().Commands
 	manifest, payload, err := commands.Encode(command)
 	if errors.Is(err, codec.ErrNotRegistered) {
-		return // it has no name
+		return false
 	}
 	if err != nil {
 		k.t.Errorf("encode command %T: %v", command, err)
-		return
+	} else if problem := lossy("command", commands, command, manifest, payload); problem != "" {
+		k.t.Errorf("%s", problem)
 	}
-	k.checkRoundTrip("command", commands, command, manifest, payload)
+	return true
 }
 
-// checkRoundTrip reports an error unless an encoded value decodes to an equal value. If upcasting
-// returns several values or another type, it does not compare them.
-func (k *Kit[S, E]) checkRoundTrip(kind string, registry *codec.Registry, value any, manifest string, payload []byte) {
+// checkReply reports an error unless the reply to a command that has a name reaches other nodes.
+func checkReply[S, E, R any](k *Kit[S, E], command any, value R) {
 	k.t.Helper()
+	if any(value) == nil {
+		return
+	}
+	sent := reflect.New(reflect.TypeOf(value))
+	sent.Elem().Set(reflect.ValueOf(value))
+	var received R
+	var data []byte
+	from, err := codec.NewState(sent.Type())
+	if err == nil {
+		data, err = from.Encode(sent.Interface())
+	}
+	into, bad := codec.NewState(reflect.TypeFor[*R]())
+	if err = cmp.Or(err, bad); err == nil {
+		err = into.Decode(data, &received)
+	}
+	if err != nil {
+		k.t.Errorf("the reply to %T cannot be sent to another node: %v. If no other node sends the command, give it no name in Type.Commands", command, err)
+	} else if d := difference(value, received); d != "" {
+		k.t.Errorf("the reply %T%+v to %T differs on another node: %s", value, value, command, d)
+	}
+}
+
+// lossy describes the difference between an encoded value and its decoded form. It returns "" if they
+// are equal, or if upcasting returns several values or another type.
+func lossy(kind string, registry *codec.Registry, value any, manifest string, payload []byte) string {
 	decoded, err := registry.DecodeAppend(nil, manifest, payload)
 	if err != nil {
-		k.t.Errorf("decode %s %T: %v", kind, value, err)
-	} else if len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) && !equal(decoded[0], value) {
-		k.t.Errorf("%s %T%+v is decoded as %+v", kind, value, value, decoded[0])
+		return fmt.Sprintf("decode %s %T: %v", kind, value, err)
 	}
+	if len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) {
+		if d := difference(value, decoded[0]); d != "" {
+			return fmt.Sprintf("%s %T%+v differs when it is decoded: %s", kind, value, value, d)
+		}
+	}
+	return ""
 }
 
 func (k *Kit[S, E]) show(i image[S]) string {

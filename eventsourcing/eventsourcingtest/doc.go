@@ -19,14 +19,15 @@
 //
 // After each command the kit checks for mistakes that are easy to make and hard to find:
 //
+//   - Each event equals its decoded form, which Apply gets after a restart. A time with a zone differs:
+//     only its instant is stored, so events have times of Context.Now or of the method UTC.
 //   - The state in memory equals the state that the stored events lead to. It differs if a handler
-//     changes the state, if Apply depends on anything but the state and the event, or if an event
-//     loses data when it is encoded.
+//     changes the state, or if Apply depends on anything but the state and the event.
 //   - A snapshot contains the whole state: the state survives its encoding.
 //   - The reply and the command do not share memory with the state. Otherwise a later event would
 //     change the reply, or the receiver of the reply would change the state.
 //   - The handler returned all effects that it made.
-//   - A command with a name (Type.Commands) survives its encoding.
+//   - A command with a name (Type.Commands) and its reply survive their encoding.
 //
 // States are compared by their encoding in snapshots. A state that can't be encoded is compared with
 // reflect.DeepEqual.

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
@@ -209,9 +211,10 @@ func TestLossyEncodings(t *testing.T) {
 		when func(k *eventsourcingtest.Kit[lossy, lossyEvent])
 		want string
 	}{
-		"event that is given":      {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} is decoded as"},
-		"command and event":        {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet"},
-		"event that was persisted": {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events lead to"},
+		"event that is given":      {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} differs when it is decoded: N: 3 is decoded as 2"},
+		"command and event":        {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet{Command:{} N:3} differs when it is decoded: N: 3 is decoded as 2"},
+		"event that was persisted": {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "event eventsourcingtest_test.lossyEvent{N:3} differs"},
+		"different state":          {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events lead to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,6 +228,94 @@ func TestLossyEncodings(t *testing.T) {
 	k := eventsourcingtest.New(t, typ)
 	k.Given(lossyEvent{2})
 	eventsourcingtest.When(k, lossySet{N: 4}).Answers(4)
+}
+
+// diary has events, commands and replies with times and other values.
+type (
+	diaryNote struct {
+		eventsourcing.Command[diary, diaryPage]
+	}
+	diarySign struct {
+		eventsourcing.Command[diary, eventsourcing.Ack]
+		At time.Time
+	}
+	diaryPage struct {
+		At    time.Time
+		More  []diaryLine
+		Named map[string]*diaryLine
+		Price float64
+		Any   any
+	}
+	diaryLine struct {
+		At  time.Time
+		Own zoned
+	}
+	diary struct{ Pages int }
+
+	// zoned has a method Equal, which decides.
+	zoned struct{ T time.Time }
+)
+
+func (z zoned) Equal(o zoned) bool { return z.T.Equal(o.T) }
+
+func (d *diary) sign(ctx *eventsourcing.Context[diary, diaryPage, eventsourcing.Ack], c diarySign) eventsourcing.Decision[diary, diaryPage, eventsourcing.Ack] {
+	return ctx.Persist(diaryPage{At: ctx.Now()}).Reply(eventsourcing.Ack{})
+}
+
+func (d *diary) apply(diaryPage) { d.Pages++ }
+
+// TestEventsDifferWhenDecoded checks that an event that Apply gets in another form after a restart fails
+// the test that persists it, with the field and the cause.
+func TestEventsDifferWhenDecoded(t *testing.T) {
+	t.Parallel()
+	berlin := time.FixedZone("CET", 3600)
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		page, reply diaryPage
+		sign        time.Time
+		json        bool
+		want        string // "" for no failure
+	}{
+		"UTC":               {page: diaryPage{At: noon, Price: math.NaN(), Any: "x", More: []diaryLine{{At: noon}}}, reply: diaryPage{At: noon}},
+		"method Equal":      {page: diaryPage{More: []diaryLine{{Own: zoned{noon.In(berlin)}}}}},
+		"now, UTC":          {page: diaryPage{At: time.Now().UTC()}},
+		"time.Now":          {page: diaryPage{At: time.Now()}, want: "differs when it is decoded: At: "},
+		"monotonic":         {page: diaryPage{At: time.Now()}, want: "no monotonic clock reading: use Context.Now, or the method UTC"},
+		"local":             {page: diaryPage{At: time.Now().Round(0)}, want: " in Local is decoded as "},
+		"zone":              {page: diaryPage{At: noon.In(berlin)}, want: "At: 2026-01-02 13:00:00 +0100 CET in CET is decoded as 2026-01-02 12:00:00 +0000 UTC in UTC"},
+		"zone in a list":    {page: diaryPage{More: []diaryLine{{}, {At: noon.In(berlin)}}}, want: "More[1].At: 2026-01-02 13:00:00 +0100 CET"},
+		"zone in a map":     {page: diaryPage{Named: map[string]*diaryLine{"a": {At: noon.In(berlin)}}}, want: "Named[a].At: "},
+		"type in an any":    {page: diaryPage{Any: 7}, want: "Any: int(7) is decoded as int64(7)"},
+		"JSON keeps a zone": {json: true, page: diaryPage{At: noon.In(time.FixedZone("", 3600))}},
+		"JSON, monotonic":   {json: true, page: diaryPage{At: time.Now()}, want: "no monotonic clock reading"},
+		"reply":             {reply: diaryPage{At: noon.In(berlin)}, want: "to eventsourcingtest_test.diaryNote differs on another node: At: 2026-01-02 13:00:00"},
+		"command":           {sign: noon.In(berlin), want: "command eventsourcingtest_test.diarySign{Command:{} At:2026-01-02 13:00:00 +0100 CET} differs when it is decoded: At: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			typ := eventsourcing.Type[diary, diaryPage]{
+				Name: "diary", Apply: (*diary).apply, Events: codec.Types(codec.Name[diaryPage]("page")),
+				Commands: eventsourcing.Commands(eventsourcing.On("sign", (*diary).sign), eventsourcing.On("note",
+					func(_ *diary, ctx *eventsourcing.Context[diary, diaryPage, diaryPage], _ diaryNote) eventsourcing.Decision[diary, diaryPage, diaryPage] {
+						return ctx.Persist(c.page).Reply(c.reply)
+					})),
+			}
+			if c.json {
+				typ.Events = typ.Events.Using(codec.JSON())
+			}
+			failures := record(t, func(t testing.TB) {
+				k := eventsourcingtest.New(t, typ)
+				if !c.sign.IsZero() {
+					eventsourcingtest.When(k, diarySign{At: c.sign}).Succeeds()
+					return
+				}
+				eventsourcingtest.When(k, diaryNote{}).Succeeds()
+			})
+			if c.want == "" && len(failures) > 0 || c.want != "" && (len(failures) != 1 || !strings.Contains(failures[0], c.want)) {
+				t.Errorf("the failures are %q, want one with %q", failures, c.want)
+			}
+		})
+	}
 }
 
 func TestKit(t *testing.T) {

@@ -36,10 +36,13 @@ func When[S, E, R any](k *Kit[S, E], command eventsourcing.Request[S, R]) *Outco
 // WhenContext is When with the context of the caller.
 func WhenContext[S, E, R any](ctx context.Context, k *Kit[S, E], command eventsourcing.Request[S, R]) *Outcome[E, R] {
 	k.t.Helper()
-	k.checkCommand(command)
+	named := k.checkCommand(command)
 	from := k.next()
 	o := &Outcome[E, R]{t: k.t, command: command}
 	o.Value, o.Err = eventsourcing.Ask(ctx, k.Ref(), command)
+	if named && o.Err == nil {
+		checkReply(k, command, o.Value)
+	}
 	k.settle(command, o.Value)
 	o.Events = k.eventsFrom(from)
 	return o
@@ -137,9 +140,8 @@ func list[E any](events []E) string {
 func equal(a, b any) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	if va.IsValid() && vb.IsValid() && va.Type() == vb.Type() {
-		m := va.MethodByName("Equal")
-		if m.IsValid() && m.Type().NumIn() == 1 && m.Type().In(0) == va.Type() && m.Type().NumOut() == 1 && m.Type().Out(0).Kind() == reflect.Bool {
-			return m.Call([]reflect.Value{vb})[0].Bool()
+		if same, found := callEqual(va, vb); found {
+			return same
 		}
 	}
 	return reflect.DeepEqual(a, b)

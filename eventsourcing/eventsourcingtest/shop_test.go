@@ -35,7 +35,7 @@ type (
 
 	Receipt struct {
 		Articles map[string]int
-		paid     []int // not accessible to other packages
+		paid     []int // not accessible to other packages, and not sent to other nodes
 	}
 
 	Cart struct {
@@ -113,7 +113,7 @@ func cartType(m mistakes) eventsourcing.Type[Cart, Event] {
 		Name: "cart",
 		New:  func(string) *Cart { return &Cart{mistakes: m} },
 		Commands: eventsourcing.Commands(
-			eventsourcing.On("add", (*Cart).add), eventsourcing.On("list", (*Cart).list), eventsourcing.On("checkout", (*Cart).checkout),
+			eventsourcing.On("add", (*Cart).add), eventsourcing.On("list", (*Cart).list), eventsourcing.On("", (*Cart).checkout),
 		),
 		Apply:  (*Cart).apply,
 		Events: codec.Types(codec.Name[Added]("added"), codec.Name[CheckedOut]("checked_out")),
