@@ -34,8 +34,8 @@
 //
 // # Stored data of earlier releases
 //
-// [Golden] keeps samples of all data that releases have stored, and checks that this release reads
-// them.
+// [Golden] keeps samples of all data that releases have stored. It checks that this release reads them,
+// and that the previous release can read the data that this one writes. See docs/evolution.md.
 //
 // # Time
 //
