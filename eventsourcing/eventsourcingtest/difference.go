@@ -28,7 +28,7 @@ func differ(a, b reflect.Value, depth int) (path, cause string) {
 	switch {
 	case depth > maxDifferenceDepth, !a.IsValid() && !b.IsValid():
 		return "", ""
-	case a.IsValid() != b.IsValid(), a.Type() != b.Type(), nilable(a) && a.IsNil() != b.IsNil():
+	case a.IsValid() != b.IsValid(), a.Type() != b.Type(), nilable(a) && a.IsNil() != b.IsNil() && !sameHidden(a, b):
 		return "", fmt.Sprintf("%s is decoded as %s", goString(a), goString(b))
 	case nilable(a) && a.IsNil():
 		return "", ""
@@ -76,6 +76,12 @@ func differ(a, b reflect.Value, depth int) (path, cause string) {
 		cause = fmt.Sprintf("%d elements are decoded as %d", a.Len(), b.Len())
 	}
 	return "", cause
+}
+
+// sameHidden reports whether two values are empty slices in an unexported field. A type that encodes
+// itself, such as big.Int, need not distinguish nil from empty.
+func sameHidden(a, b reflect.Value) bool {
+	return !a.CanInterface() && a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0
 }
 
 func nilable(v reflect.Value) bool {

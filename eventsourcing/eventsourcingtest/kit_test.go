@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"runtime"
 	"strings"
 	"testing"
@@ -244,6 +245,7 @@ type (
 		More  []diaryLine
 		Named map[string]*diaryLine
 		Price float64
+		Sum   *big.Int
 		Any   any
 	}
 	diaryLine struct {
@@ -277,6 +279,7 @@ func TestEventsDifferWhenDecoded(t *testing.T) {
 		want        string // "" for no failure
 	}{
 		"UTC":               {page: diaryPage{At: noon, Price: math.NaN(), Any: "x", More: []diaryLine{{At: noon}}}, reply: diaryPage{At: noon}},
+		"zero big.Int":      {page: diaryPage{Sum: new(big.Int).Sub(big.NewInt(5), big.NewInt(5))}},
 		"method Equal":      {page: diaryPage{More: []diaryLine{{Own: zoned{noon.In(berlin)}}}}},
 		"now, UTC":          {page: diaryPage{At: time.Now().UTC()}},
 		"time.Now":          {page: diaryPage{At: time.Now()}, want: "differs when it is decoded: At: "},
