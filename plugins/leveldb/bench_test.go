@@ -4,9 +4,12 @@
 package leveldb_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
 )
 
 const (
@@ -215,6 +219,78 @@ func BenchmarkQuery(b *testing.B) {
 				n = len(readAll(b, j, c.q))
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// BenchmarkAppendBesideSnapshots stores one event per call, at most one call per millisecond. It
+// reports the time from the due time of a call until its end, while another goroutine saves nothing,
+// a snapshot of 16 MiB every second, or such snapshots without a pause. Without a pause the disk is
+// saturated.
+func BenchmarkAppendBesideSnapshots(b *testing.B) {
+	const every = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		size   int // of a snapshot, 0 for none
+		period time.Duration
+	}{
+		{"none", 0, time.Hour},
+		{"each-second", 16 << 20, time.Second},
+		{"continuous", 16 << 20, 0},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			db, err := leveldb.Open(b.TempDir(), leveldb.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close() //nolint:errcheck // only measured
+			j, snapshots := db.TestJournal(), db.TestSnapshots()
+			ctx, stop := context.WithCancel(b.Context())
+			var saving sync.WaitGroup
+			saved := 0
+			saving.Go(func() {
+				payload := benchData(max(c.size, 1))
+				for n := uint64(1); c.size > 0 && ctx.Err() == nil; n++ {
+					began := time.Now()
+					if err := snapshots.Save(b.Context(), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "large|1", SequenceNr: n, Time: time.UnixMicro(1).UTC()}, Payload: payload}); err != nil {
+						b.Error(err)
+						return
+					}
+					saved++
+					if n > 2 { // keep two
+						if err := snapshots.Delete(b.Context(), "large|1", snapshot.Criteria{MaxSequenceNr: n - 2}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(c.period - time.Since(began)):
+					}
+				}
+			})
+			w := journal.Write{ID: "account|1", Writer: "0192f0c1a2b3", Events: []journal.Event{{Time: time.UnixMicro(1).UTC(), Manifest: "deposited", Payload: benchData(benchPayload)}}}
+			var took []time.Duration
+			due := time.Now()
+			for b.Loop() {
+				due = due.Add(every)
+				time.Sleep(time.Until(due))
+				w.Events[0].SequenceNr++
+				if errs := j.Append(b.Context(), []journal.Write{w}); errs != nil {
+					b.Fatal(errs[0])
+				}
+				w.Expect++
+				took = append(took, time.Since(due))
+			}
+			seconds := b.Elapsed().Seconds()
+			stop()
+			saving.Wait()
+			slices.Sort(took)
+			for _, p := range []int{50, 99} {
+				b.ReportMetric(float64(took[len(took)*p/100].Microseconds()), fmt.Sprintf("p%d-µs", p))
+			}
+			b.ReportMetric(float64(took[len(took)-1].Microseconds()), "max-µs")
+			b.ReportMetric(float64(saved)/seconds, "snapshots/s")
 		})
 	}
 }

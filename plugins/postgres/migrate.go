@@ -6,6 +6,7 @@ package postgres
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
@@ -88,9 +89,12 @@ func (db *DB) version(ctx context.Context, q interface {
 },
 ) (int, error) {
 	var exists bool
-	// After the wait for the lock, to_regclass could return a cached result.
+	// All names are qualified, because this statement verifies the search path. After the wait for the
+	// lock, to_regclass could return a cached result.
 	var encoding, path, messages string
-	err := q.QueryRow(ctx, "SELECT current_setting('server_encoding'), current_setting('search_path'), current_setting('client_min_messages'), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&encoding, &path, &messages, &exists)
+	err := q.QueryRow(ctx, strings.ReplaceAll(`SELECT {c}.current_setting('server_encoding'), {c}.current_setting('search_path'), {c}.current_setting('client_min_messages'),
+		EXISTS (SELECT FROM {c}.pg_class c JOIN {c}.pg_namespace n ON n.oid OPERATOR({c}.=) c.relnamespace
+			WHERE n.nspname OPERATOR({c}.=) $1 AND c.relname OPERATOR({c}.=) 'migrations')`, "{c}", "pg_catalog"), db.cfg.Schema).Scan(&encoding, &path, &messages, &exists)
 	switch {
 	case err != nil:
 		return 0, db.fail(ctx, err)
@@ -153,12 +157,19 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 }
 
 // createSchema creates the schema unless it exists. The role needs the right to create schemas only
-// if the schema is missing.
+// if the schema is missing. The owner of an existing schema can replace the functions in it, so
+// createSchema refuses an owner that has no power over the role of this session.
 func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
-	var exists bool
-	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", db.cfg.Schema).Scan(&exists)
-	if err == nil && !exists {
+	var owner string
+	var trusted bool
+	err := tx.QueryRow(ctx, `SELECT o.rolname, o.rolname = current_user OR o.rolsuper OR o.oid = d.datdba OR NOT r.rolsuper AND pg_has_role(o.oid, 'MEMBER')
+		FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner, pg_database d, pg_roles r
+		WHERE n.nspname = $1 AND d.datname = current_database() AND r.rolname = current_user`, db.cfg.Schema).Scan(&owner, &trusted)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		_, err = tx.Exec(ctx, "CREATE SCHEMA "+db.schema)
+	case err == nil && !trusted:
+		return db.schemaError(nil, "is unsafe to use: its owner is role %q: migrate as this role, or ALTER SCHEMA ... OWNER TO %q", owner, db.role)
 	}
 	if err != nil {
 		return fmt.Errorf("create schema %q: %w", db.cfg.Schema, db.fail(ctx, err))

@@ -9,6 +9,9 @@
 --   psql -c 'CREATE SCHEMA refold'
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 001_journal.up.sql
 
+-- Objects of other roles must not replace operators and functions of the server in this session.
+SET search_path = pg_catalog, pg_temp;
+
 -- The applied migrations. A program rejects a schema with a version that it does not support.
 CREATE TABLE refold.migrations (
     version    integer     PRIMARY KEY,

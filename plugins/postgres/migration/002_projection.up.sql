@@ -5,6 +5,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 002_projection.up.sql
 
+-- Objects of other roles must not replace operators and functions of the server in this session.
+SET search_path = pg_catalog, pg_temp;
+
 -- The position of each range of slices. The ranges of a projection cover all 1,024 slices and do not
 -- overlap.
 CREATE TABLE refold.projections (

@@ -5,6 +5,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 003_claim.up.sql
 
+-- Objects of other roles must not replace operators and functions of the server in this session.
+SET search_path = pg_catalog, pg_temp;
+
 -- The process that clears, or cleared, the read model of the last rebuild.
 ALTER TABLE refold.projections ADD COLUMN claim text COLLATE "C" NOT NULL DEFAULT '';
 

@@ -5,6 +5,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 004_search_path.up.sql
 
+-- Objects of other roles must not replace operators and functions of the server in this session.
+SET search_path = pg_catalog, pg_temp;
+
 -- Another role that can create objects in a schema of the caller's search path, such as public,
 -- could replace an operator or a function that these bodies use, and would run as the caller.
 ALTER FUNCTION refold.highest(text) SET search_path = pg_catalog, pg_temp;

@@ -5,6 +5,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 005_conflict.up.sql
 
+-- Objects of other roles must not replace operators and functions of the server in this session.
+SET search_path = pg_catalog, pg_temp;
+
 -- highest returns the highest number of an ID for a conflict, 0 if it was never written. A conflict
 -- proves that another transaction is committed, not that it has reached a synchronous standby. The
 -- message makes the commit of the append wait for the standby as well.
