@@ -61,24 +61,6 @@ func everything(t *testing.T, db *postgres.DB) {
 	}
 }
 
-// The rights that docs/postgres.md lists are sufficient.
-func TestDocumentedRightsSuffice(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, pgtest.Config{})
-	dsn := server.DSN(t)
-	openStore(t, dsn, postgres.Config{})
-	admin := connect(t, dsn)
-	for _, sql := range []string{
-		"CREATE ROLE app LOGIN",
-		"GRANT USAGE ON SCHEMA refold TO app",
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA refold TO app",
-		"GRANT SELECT, USAGE ON SEQUENCE refold.ordinals TO app",
-	} {
-		execute(t, admin, sql)
-	}
-	everything(t, openStore(t, pgtest.With(t, dsn, map[string]string{"user": "app"}), postgres.Config{CheckOnly: true}))
-}
-
 // The journal works with a table of events that is partitioned by hash of the ID.
 func TestPartitionedByHash(t *testing.T) {
 	t.Parallel()

@@ -161,3 +161,9 @@ func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) 
 	}
 	return nil
 }
+
+// MigrationLock returns the key of the lock under which a schema is migrated.
+func MigrationLock(schema string) int64 { return migrationLock(schema) }
+
+// Channel returns the name of the notification channel of a schema.
+func Channel(schema string) string { return channel(schema) }

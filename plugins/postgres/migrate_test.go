@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -178,17 +179,32 @@ func TestPlaintext(t *testing.T) {
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	for dsn, refused := range map[string]bool{
-		"postgres://u@db.example.com/d":                               true,
-		"postgres://u@192.0.2.1/d?sslmode=prefer":                     true,
-		"host=db.example.com user=u sslmode=allow":                    true,
-		"postgres://u@localhost,db.example.com/d":                     true,
-		"host=/tmp,192.0.2.1 user=u":                                  true,
-		"postgres://u@db.example.com/d?sslmode=disable":               false,
-		"postgres://u@db.example.com/d?sslmode=require":               false,
-		"postgres://u@db.example.com,192.0.2.1/d?sslmode=verify-full": false,
-		"host=127.0.0.1,::1,localhost user=u":                         false,
-		"host=/tmp user=u sslmode=prefer":                             false,
-		"postgres://u@localhost,db.example.com/d?sslmode=verify-full": false,
+		"postgres://u@db.example.com/d":                                         true,
+		"postgres://u@192.0.2.1/d?sslmode=prefer":                               true,
+		"host=db.example.com user=u sslmode=allow":                              true,
+		"postgres://u@localhost,db.example.com/d":                               true,
+		"host=/tmp,192.0.2.1 user=u":                                            true,
+		"postgres://u@db.example.com/d?sslmode=disable":                         false,
+		"postgres://u@db.example.com/d?sslmode=require":                         false,
+		"postgres://u@db.example.com,192.0.2.1/d?sslmode=verify-full":           false,
+		"host=127.0.0.1,::1,localhost user=u":                                   false,
+		"host=/tmp user=u sslmode=prefer":                                       false,
+		"postgres://u@localhost,db.example.com/d?sslmode=verify-full":           false,
+		"postgres://u@%2Ftmp,db.example.com/d":                                  true,
+		"postgres://u@/d?host=/tmp,192.0.2.1&port=1,2&sslmode=prefer":           true,
+		"postgres://u@[2001:db8::1]/d":                                          true,
+		"postgres://u@[::ffff:192.0.2.1]/d":                                     true,
+		"postgres://u@[fe80::1%25eth0]/d":                                       true,
+		"postgres://u@0.0.0.0/d":                                                true,
+		"postgres://u@localhost.example.com/d":                                  true,
+		"postgres://u@db.example.com/d?sslmode=prefer&target_session_attrs=any": true,
+		"host=db.example.com hostaddr=127.0.0.1 user=u":                         true,
+		"host='db.example.com' sslmode='allow' user=u":                          true,
+		"host=db.example.com user=u sslmode=require":                            false,
+		"host=db.example.com user=u sslmode=verify-ca":                          false,
+		"host=db.example.com,/tmp user=u sslmode=require":                       false,
+		"postgres://u@[::ffff:127.0.0.1]/d?sslmode=allow":                       false,
+		"postgres://u@127.8.9.1,[::1]/d?sslmode=prefer":                         false,
 	} {
 		for _, c := range []struct{ dsn, notify string }{{dsn, ""}, {"postgres://u@localhost/d", dsn}} {
 			_, err := postgres.Open(ended, c.dsn, postgres.Config{NotifyDSN: c.notify})
@@ -196,5 +212,57 @@ func TestPlaintext(t *testing.T) {
 				t.Errorf("Open(%q) with NotifyDSN %q: %v, want refused=%v", c.dsn, c.notify, err, refused)
 			}
 		}
+	}
+}
+
+// The environment and a service file supply the parts that a connection string omits, and do not
+// permit plaintext to another machine either.
+func TestPlaintextFromEnvironment(t *testing.T) {
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	services := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(services, []byte("[far]\nhost=db.example.com\nuser=u\n[tls]\nhost=db.example.com\nuser=u\nsslmode=verify-full\n[near]\nhost=/tmp\nuser=u\n[plain]\nhost=db.example.com\nsslmode=disable\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env, dsn string
+		refused  bool
+	}{
+		{"PGHOST=db.example.com", "", true},
+		{"PGHOST=db.example.com", "dbname=d", true},
+		{"PGHOST=/tmp", "", false},
+		{"PGHOST=/tmp,db.example.com", "", true},
+		{"PGHOST=db.example.com PGSSLMODE=prefer", "", true},
+		{"PGHOST=db.example.com PGSSLMODE=verify-full", "", false},
+		{"PGHOST=db.example.com PGSSLMODE=disable", "", false},
+		{"PGSSLMODE=allow", "postgres://db.example.com/d", true},
+		{"PGSSLMODE=require", "postgres://db.example.com/d", false},
+		{"PGSSLMODE=verify-full", "postgres://db.example.com/d?sslmode=prefer", true},
+		{"PGSSLMODE=prefer", "postgres://db.example.com/d?sslmode=verify-full", false},
+		{"PGHOSTADDR=192.0.2.1", "postgres://localhost/d", false}, // not used
+		{"PGSERVICE=far", "", true},
+		{"", "service=far", true},
+		{"", "service=far sslmode=verify-full", false},
+		{"PGSSLMODE=verify-full", "service=far", false},
+		{"", "postgres:///d?service=far", true},
+		{"", "service=tls", false},
+		{"", "service=near", false},
+		{"", "service=near host=db.example.com", true},
+		{"", "service=plain", false},
+	} {
+		t.Run(c.env+" "+c.dsn, func(t *testing.T) {
+			for _, name := range []string{"PGHOST", "PGSSLMODE", "PGHOSTADDR", "PGSERVICE"} {
+				t.Setenv(name, "")
+			}
+			t.Setenv("PGSERVICEFILE", services)
+			for setting := range strings.FieldsSeq(c.env) {
+				name, value, _ := strings.Cut(setting, "=")
+				t.Setenv(name, value)
+			}
+			_, err := postgres.Open(ended, c.dsn, postgres.Config{})
+			if got := errors.Is(err, postgres.ErrDSN); got != c.refused || got && !strings.Contains(err.Error(), "sslmode=verify-full") {
+				t.Errorf("Open with the environment %q: %v, want refused=%v", c.env, err, c.refused)
+			}
+		})
 	}
 }

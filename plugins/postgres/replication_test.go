@@ -90,9 +90,14 @@ func TestCanceledWaitForStandby(t *testing.T) {
 	}
 	byServer := func(context.CancelFunc) { execute(t, admin, "SELECT pg_cancel_backend($1)", untilWaiting(t, admin)) }
 	byCaller := func(stop context.CancelFunc) { stop() }
-	for i, cancel := range []func(context.CancelFunc){byCaller, byServer} {
+	byEnd := func(context.CancelFunc) { execute(t, admin, "SELECT pg_terminate_backend($1)", untilWaiting(t, admin)) }
+	cached := openStore(t, dsn, postgres.Config{DisableNotify: true, CachedStatements: true})
+	for i, cancel := range []func(context.CancelFunc){byCaller, byServer, byEnd, byCaller} {
+		if i == 3 {
+			j = cached.TestJournal()
+		}
 		for n := 1; n <= 2; n++ {
-			w := eventsOf([]string{"caller", "server"}[i]+strings.Repeat("+", n), 0, n)
+			w := eventsOf([]string{"caller", "server", "ending", "cached"}[i]+strings.Repeat("+", n), 0, n)
 			if err := call(appending(w), cancel); err == nil || journal.NotStored(err) {
 				t.Errorf("append to %q: %v, want an unknown outcome", w.ID, err)
 			}
@@ -105,12 +110,15 @@ func TestCanceledWaitForStandby(t *testing.T) {
 	if err := call(func(ctx context.Context) error { return snapshots.Save(ctx, snap) }, byCaller); err == nil {
 		t.Error("a snapshot that may not have reached the standby was reported as saved")
 	}
+	if err := call(func(ctx context.Context) error { return snapshots.Delete(ctx, "a", snapshot.Criteria{All: true}) }, byCaller); err == nil {
+		t.Error("a deletion of a snapshot that may not have reached the standby was reported as done")
+	}
 	if err := call(func(ctx context.Context) error { return j.DeleteTo(ctx, "deleted", 1) }, byCaller); err == nil {
 		t.Error("a deletion that may not have reached the standby was reported as done")
 	}
 
 	setStandby(t, admin, "") // as if the standby were back
-	for _, id := range []string{"caller+", "caller++", "server+", "server++"} {
+	for _, id := range []string{"caller+", "caller++", "server+", "server++", "ending+", "ending++", "cached+", "cached++"} {
 		if err := appending(eventsOf(id, 0, len(id)-len("caller")))(t.Context()); !errors.Is(err, journal.ErrConflict) {
 			t.Errorf("append to %q after the standby is back: %v, want ErrConflict", id, err)
 		}
