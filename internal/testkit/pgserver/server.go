@@ -219,6 +219,36 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
+// Follow replaces the data of the server by a copy of a running server, and starts it as a standby of
+// that server, with its previous port and settings. A running server is stopped first. The name of
+// the standby in synchronous_standby_names is walreceiver.
+func (s *Server) Follow(ctx context.Context, primary *Server) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("pgserver: follow: closed")
+	}
+	if err := s.end(ctx, syscall.SIGINT); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.data()); err != nil {
+		return fmt.Errorf("pgserver: follow: %w", err)
+	}
+	postgres, err := filepath.EvalSymlinks(filepath.Join(s.bin, "postgres")) // the directory may hold links to few programs
+	if err != nil {
+		return fmt.Errorf("pgserver: follow: %w", err)
+	}
+	backup := s.command(ctx, filepath.Join(filepath.Dir(postgres), "pg_basebackup"), "--pgdata="+s.data(), "--host="+primary.dir, "--port="+strconv.Itoa(primary.port),
+		"--username="+User, "--checkpoint=fast", "--write-recovery-conf", "--no-sync")
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgserver: pg_basebackup: %w:\n%s", err, out)
+	}
+	if err := s.write(filepath.Join(s.data(), "postgresql.conf"), s.cfg.file(s.dir, s.port)); err != nil {
+		return err
+	}
+	return s.launch(ctx)
+}
+
 // Close ends the server and removes its directory. A second Close has no effect.
 func (s *Server) Close() error { return s.close(context.Background()) }
 

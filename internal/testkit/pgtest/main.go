@@ -198,3 +198,12 @@ func (s *Server) Restart(tb testing.TB) {
 		tb.Fatal(err)
 	}
 }
+
+// Follow replaces the data of the server by a copy of another one, and starts it as a standby of that
+// server; see pgserver.Server.Follow.
+func (s *Server) Follow(tb testing.TB, primary *Server) {
+	tb.Helper()
+	if err := s.server.Follow(tb.Context(), primary.server); err != nil {
+		tb.Fatal(err)
+	}
+}
