@@ -120,9 +120,9 @@ type lastingStore struct {
 	dir string
 }
 
-func storeInDir(tb testing.TB, dir string) snapshot.Store {
+func storeInDir(tb testing.TB, dir string, part int) snapshot.Store {
 	tb.Helper()
-	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
+	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog).WithPart(part))
 	if err != nil {
 		tb.Fatalf("open: %v", err)
 	}
@@ -131,6 +131,16 @@ func storeInDir(tb testing.TB, dir string) snapshot.Store {
 
 func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
+	runSnapshotSuite(t, 0)
+}
+
+func TestSnapshotConformanceInParts(t *testing.T) {
+	t.Parallel()
+	runSnapshotSuite(t, 16<<10)
+}
+
+func runSnapshotSuite(t *testing.T, part int) {
+	t.Helper()
 	asLasting := func(tb testing.TB, s snapshot.Store) lastingStore {
 		tb.Helper()
 		l, ok := s.(lastingStore)
@@ -142,14 +152,14 @@ func TestSnapshotConformance(t *testing.T) {
 	snapshottest.Run(t, snapshottest.Config{
 		Open: func(tb testing.TB) snapshot.Store {
 			tb.Helper()
-			return storeInDir(tb, tb.TempDir())
+			return storeInDir(tb, tb.TempDir(), part)
 		},
 		Reopen: func(tb testing.TB, s snapshot.Store) snapshot.Store {
 			tb.Helper()
 			if err := s.Close(); err != nil {
 				tb.Fatalf("close: %v", err)
 			}
-			return storeInDir(tb, asLasting(tb, s).dir)
+			return storeInDir(tb, asLasting(tb, s).dir, part)
 		},
 		Damage: func(tb testing.TB, s snapshot.Store, m snapshot.Metadata) {
 			tb.Helper()

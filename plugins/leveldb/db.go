@@ -48,6 +48,7 @@ type Config struct {
 	tune        func(*opt.Options) // for durable data and tests
 	reopenPause time.Duration      // see DB.reopen, for tests
 	portion     int                // records per portion, for tests
+	part        int                // bytes per part of a snapshot, for tests
 }
 
 const (
@@ -62,6 +63,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
 	c.reopenPause = cmp.Or(c.reopenPause, defaultReopenPause)
 	c.portion = cmp.Or(c.portion, portionRecords)
+	c.part = cmp.Or(c.part, snapshotPart)
 	c.format = cmp.Or(c.format, eventsFormat())
 	return c
 }

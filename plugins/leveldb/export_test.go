@@ -53,6 +53,12 @@ func (c Config) WithPortion(n int) Config {
 	return c
 }
 
+// WithPart returns a Config that saves snapshots of more than n bytes in parts of n bytes.
+func (c Config) WithPart(n int) Config {
+	c.part = n
+	return c
+}
+
 // Raw returns the engine's database.
 func (db *DB) Raw() *leveldb.DB { return db.engine.db }
 
@@ -79,12 +85,13 @@ func (n named) Name() string { return n.name }
 
 // Damage changes the last byte of a record of a stored snapshot: of its payload or of its head.
 func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
-	tag := byte(tagSnapshot)
-	if payload {
-		tag = tagPayload
-	}
-	key := snapshotKey(tag, m.ID, m.SequenceNr)
+	key := snapshotKey(tagSnapshot, m.ID, m.SequenceNr)
 	value, err := get(s.db.engine.db, key)
+	if err == nil && payload {
+		head, _ := decodeHead(key, value)
+		key = head.partKey(m.ID, m.SequenceNr, head.parts()-1)
+		value, err = get(s.db.engine.db, key)
+	}
 	if err != nil {
 		return err
 	}

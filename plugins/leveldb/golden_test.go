@@ -159,3 +159,19 @@ func TestWritesGolden(t *testing.T) {
 	}
 	wantGolden(t, dir, goldenV2)
 }
+
+// A payload in parts has its own golden file.
+func TestGoldenParts(t *testing.T) {
+	t.Parallel()
+	const name = "testdata/v2/parts.golden"
+	written, read := t.TempDir(), t.TempDir()
+	db := mustOpen(t, written, plugin.Config{}.WithPart(3))
+	if err := errors.Join(db.TestSnapshots().Save(t.Context(), goldenSnapshot()), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wantGolden(t, written, name)
+	putGolden(t, read, name)
+	if got, err := mustOpen(t, read, plugin.Config{}).TestSnapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
+		t.Errorf("the snapshot is %+v, %v, want the golden snapshot", got, err)
+	}
+}

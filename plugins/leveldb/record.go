@@ -19,7 +19,8 @@ import (
 //	e number(7) sequence number(8)  an event
 //	d number(7)                   the deletions of that ID
 //	s length(2) ID sequence number(8)  a snapshot without its payload
-//	p length(2) ID sequence number(8)  the payload of a snapshot
+//	p length(2) ID sequence number(8)  the payload of a snapshot; with a number(4): a part of it
+//	x length(2) ID sequence number(8)  a snapshot of which only some parts were stored
 //	n number(7)                   the persistence ID with that number
 //	o group(7)                    the events of a group of the order; see runReader
 //	t length tag group(8)         the events of a group that have a tag
@@ -35,6 +36,8 @@ const (
 	tagName     = 'n'
 	tagGroup    = 'o'
 	tagTag      = 't'
+
+	tagUnfinished = 'x'
 )
 
 const (
@@ -69,7 +72,7 @@ func afterEvents(b []byte, number, to uint64) []byte {
 }
 
 func snapshotKey(tag byte, id string, seqNr uint64) []byte {
-	b := make([]byte, 0, 1+2+len(id)+8+1) // room for the byte that heads appends
+	b := make([]byte, 0, 1+2+len(id)+8+4) // room for the number of a part
 	b = append(b, tag)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(id))) //nolint:gosec // at most journal.MaxIDLength
 	b = append(b, id...)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/syndtr/goleveldb/leveldb"
@@ -65,14 +66,23 @@ func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
 	if uint64(f.head.length) > uint64(s.db.cfg.MaxSnapshotSize) { //nolint:gosec // not negative
 		return nil, f.corrupt(errTooLong)
 	}
-	payload, err := from.Get(snapshotKey(tagPayload, f.ID, f.SequenceNr), nil)
-	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
-		return nil, snapshotError(translate(err))
+	var payload []byte
+	for i := range f.head.parts() {
+		part, err := from.Get(f.head.partKey(f.ID, f.SequenceNr, i), nil)
+		switch {
+		case errors.Is(err, leveldb.ErrNotFound):
+			return nil, f.corrupt(err)
+		case err != nil:
+			return nil, snapshotError(translate(err))
+		case f.head.part == 0:
+			payload = part
+		case i == 0:
+			payload = append(make([]byte, 0, f.head.length), part...)
+		default:
+			payload = append(payload, part...)
+		}
 	}
-	if err == nil {
-		err = f.head.checkPayload(payload)
-	}
-	if err != nil {
+	if err := f.head.checkPayload(payload); err != nil {
 		return nil, f.corrupt(err)
 	}
 	return payload, nil
@@ -164,8 +174,13 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 }
 
 // SnapshotStore is the snapshot store of a DB. It implements snapshot.Store. Concurrent saves and
-// appends share a sync.
-type SnapshotStore struct{ handle }
+// appends share a sync. A snapshot of more than 256 KiB is saved in parts, so that an append waits at
+// most for one part.
+type SnapshotStore struct {
+	handle
+
+	large sync.Mutex // held while a snapshot is saved in parts
+}
 
 var (
 	_ snapshot.Store = (*SnapshotStore)(nil)
@@ -188,24 +203,88 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err e
 		return err
 	}
 	defer s.release()
-	key := snapshotKey(tagSnapshot, snap.ID, snap.SequenceNr)
-	old, err := get(e.db, key)
-	if err != nil {
-		return snapshotError(err)
-	}
-	if _, err := decodeHead(key, old); errors.Is(err, snapshot.ErrNewerVersion) {
-		return err // a newer version must not be replaced, damaged data may be
-	}
-	var batch leveldb.Batch
 	head := snapshotHead{
 		time:     snap.Time,
 		length:   uint32(len(snap.Payload)), //nolint:gosec // checked against MaxSnapshotSize
 		sum:      checksum(0, snap.Payload),
 		manifest: snap.Manifest,
 	}
+	if len(snap.Payload) > s.db.cfg.part {
+		head.part = uint32(s.db.cfg.part) //nolint:gosec // small
+		s.large.Lock()
+		defer s.large.Unlock()
+	}
+	key := snapshotKey(tagSnapshot, snap.ID, snap.SequenceNr)
+	old, err := get(e.db, key)
+	if err != nil {
+		return snapshotError(err)
+	}
+	replaced, err := decodeHead(key, old)
+	if errors.Is(err, snapshot.ErrNewerVersion) {
+		return err // a newer version must not be replaced, damaged data may be
+	}
+	var batch leveldb.Batch
+	if old != nil {
+		replaced.deleteParts(&batch, snap.ID, snap.SequenceNr)
+	} else if head.part > 0 {
+		if err := s.saveParts(ctx, e, &head, &snap); err != nil {
+			return err
+		}
+	}
+	if old != nil || head.part == 0 {
+		for i := range head.parts() {
+			batch.Put(head.partKey(snap.ID, snap.SequenceNr, i), head.cut(snap.Payload, i))
+		}
+	}
 	batch.Put(key, head.append(nil, key))
-	batch.Put(snapshotKey(tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
+	if head.part > 0 {
+		batch.Delete(snapshotKey(tagUnfinished, snap.ID, snap.SequenceNr))
+	}
 	return snapshotError(e.write(&batch))
+}
+
+// saveParts stores the payload of a new snapshot, each part in its own batch. Without the first record
+// of the snapshot, the parts are not visible. If the process ends before this record is stored, the
+// next call of saveParts deletes them.
+func (s *SnapshotStore) saveParts(ctx context.Context, e *engine, head *snapshotHead, snap *snapshot.Snapshot) error {
+	if err := deleteUnfinished(e); err != nil {
+		return snapshotError(err)
+	}
+	var batch leveldb.Batch
+	key := snapshotKey(tagUnfinished, snap.ID, snap.SequenceNr)
+	batch.Put(key, head.append(nil, key))
+	for i := range head.parts() {
+		if ctx.Err() != nil {
+			return cmp.Or(snapshotError(deleteUnfinished(e)), context.Cause(ctx))
+		}
+		batch.Put(head.partKey(snap.ID, snap.SequenceNr, i), head.cut(snap.Payload, i))
+		if err := e.write(&batch); err != nil {
+			return snapshotError(err)
+		}
+		batch.Reset()
+	}
+	return nil
+}
+
+// deleteUnfinished deletes the parts of snapshots whose first records were not stored. The caller
+// holds SnapshotStore.large.
+func deleteUnfinished(e *engine) error {
+	it := e.db.NewIterator(&util.Range{Start: []byte{tagUnfinished}, Limit: []byte{tagUnfinished + 1}}, nil)
+	defer it.Release()
+	for it.Next() {
+		var batch leveldb.Batch
+		head, err := decodeHead(it.Key(), it.Value())
+		if err != nil {
+			return corrupt("an unfinished snapshot", err)
+		}
+		id, seqNr := it.Key()[3:len(it.Key())-8], binary.BigEndian.Uint64(it.Key()[len(it.Key())-8:])
+		head.deleteParts(&batch, string(id), seqNr)
+		batch.Delete(it.Key())
+		if err := e.write(&batch); err != nil {
+			return err
+		}
+	}
+	return translate(it.Error())
 }
 
 // Delete implements snapshot.Store. It deletes a damaged snapshot if its sequence number matches,
@@ -230,7 +309,7 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 		}
 		if f.matches(c) {
 			batch.Delete(snapshotKey(tagSnapshot, id, f.SequenceNr))
-			batch.Delete(snapshotKey(tagPayload, id, f.SequenceNr))
+			f.head.deleteParts(&batch, id, f.SequenceNr)
 		}
 	}
 	if batch.Len() == 0 {
@@ -262,25 +341,31 @@ func snapshotError(err error) error {
 	return err
 }
 
-// A snapshot is two records, so that listing and deleting read no payloads. The first record,
-// version 1, has integers in big-endian order:
+// A snapshot is several records, so that listing and deleting read no payloads. The first record has
+// integers in big-endian order:
 //
 //	version   1 byte, and once more with its bits inverted
 //	time      8 bytes, microseconds since 1970
 //	length    4 bytes, of the payload
 //	checksum  4 bytes, CRC-32C of the payload
+//	part      4 bytes, the size of a part except for the last one; only in version 2
 //	manifest  all but the last 4 bytes
 //	checksum  4 bytes, CRC-32C of the key and of all above
 //
-// The second record is the payload. The engine has its own checksums. The checksums above also
-// detect damage that occurred before the data reached the engine, and records that do not belong
-// together.
-const snapshotVersion = 1
+// In version 1 the second record is the payload. In version 2 the payload is in parts. The engine has
+// its own checksums. The checksums above also detect damage that occurred before the data reached the
+// engine, and records that do not belong together.
+const (
+	snapshotVersion = 2
+	wholeVersion    = 1 // of a snapshot with one record for the payload
+)
 
 const (
 	snapshotFixed    = 2 + 8 + 4 + 4
 	snapshotChecksum = 4
 	maxManifest      = 4096
+	// snapshotPart is the default size of a part, and the largest payload in one record.
+	snapshotPart = 256 << 10
 )
 
 var (
@@ -292,15 +377,54 @@ type snapshotHead struct {
 	time     time.Time
 	length   uint32
 	sum      uint32
+	part     uint32 // size of a part, 0 for a payload in one record
 	manifest string
+}
+
+// parts returns the number of records of the payload. A damaged head counts as one of version 1.
+func (h snapshotHead) parts() int {
+	if h.part == 0 {
+		return 1
+	}
+	return int((uint64(h.length) + uint64(h.part) - 1) / uint64(h.part)) //nolint:gosec // at most a gigabyte
+}
+
+func (h snapshotHead) partKey(id string, seqNr uint64, i int) []byte {
+	key := snapshotKey(tagPayload, id, seqNr)
+	if h.part == 0 {
+		return key
+	}
+	return binary.BigEndian.AppendUint32(key, uint32(i)) //nolint:gosec // the number of parts
+}
+
+// cut returns a part of the payload.
+func (h snapshotHead) cut(payload []byte, i int) []byte {
+	if h.part == 0 {
+		return payload
+	}
+	size := int(h.part)
+	return payload[i*size : min((i+1)*size, len(payload))]
+}
+
+func (h snapshotHead) deleteParts(batch *leveldb.Batch, id string, seqNr uint64) {
+	for i := range h.parts() {
+		batch.Delete(h.partKey(id, seqNr, i))
+	}
 }
 
 func (h snapshotHead) append(b, key []byte) []byte {
 	start := len(b)
-	b = append(b, snapshotVersion, ^byte(snapshotVersion))
+	version := byte(wholeVersion)
+	if h.part > 0 {
+		version = snapshotVersion
+	}
+	b = append(b, version, ^version)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.time.UnixMicro()))
 	b = binary.BigEndian.AppendUint32(b, h.length)
 	b = binary.BigEndian.AppendUint32(b, h.sum)
+	if h.part > 0 {
+		b = binary.BigEndian.AppendUint32(b, h.part)
+	}
 	b = append(b, h.manifest...)
 	return binary.BigEndian.AppendUint32(b, checksum(checksum(0, key), b[start:]))
 }
@@ -313,7 +437,11 @@ func decodeHead(key, b []byte) (snapshotHead, error) {
 	if b[0] > snapshotVersion {
 		return h, fmt.Errorf("%w: record version %d", snapshot.ErrNewerVersion, b[0])
 	}
-	if b[0] != snapshotVersion || len(b) < snapshotFixed+snapshotChecksum || len(b) > snapshotFixed+maxManifest+snapshotChecksum {
+	fixed := snapshotFixed
+	if b[0] == snapshotVersion {
+		fixed += 4
+	}
+	if b[0] < wholeVersion || len(b) < fixed+snapshotChecksum || len(b) > fixed+maxManifest+snapshotChecksum {
 		return h, errMalformed
 	}
 	body := b[:len(b)-snapshotChecksum]
@@ -323,7 +451,12 @@ func decodeHead(key, b []byte) (snapshotHead, error) {
 	h.time = time.UnixMicro(int64(binary.BigEndian.Uint64(body[2:]))).UTC() //nolint:gosec // two's complement
 	h.length = binary.BigEndian.Uint32(body[10:])
 	h.sum = binary.BigEndian.Uint32(body[14:])
-	h.manifest = string(body[snapshotFixed:])
+	if b[0] == snapshotVersion {
+		if h.part = binary.BigEndian.Uint32(body[snapshotFixed:]); h.part == 0 {
+			return snapshotHead{}, errMalformed
+		}
+	}
+	h.manifest = string(body[fixed:])
 	return h, nil
 }
 

@@ -24,7 +24,7 @@ import (
 // from the panic of the send. The race detector reports this as a race. With the race detector
 // there are therefore flushes but no compactions, and failed flushes are not repeated immediately.
 func small() leveldb.Config {
-	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
+	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithPart(8 << 10).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 8<<10, 8<<10
 		o.DisableCompactionBackoff = !effort.Race()
 		if effort.Race() {
