@@ -52,8 +52,8 @@ func TestFailover(t *testing.T) {
 			}
 			if i%3 != 0 {
 				p.standby.Stop()
-				canceled := unknownOutcomes(writers)
-				until(t, "contexts that end while the standby is away", func() bool { return unknownOutcomes(writers) >= canceled+3 })
+				before := sum(writers, (*sequentialWriter).endedContexts)
+				until(t, "contexts that end while the standby is away", func() bool { return sum(writers, (*sequentialWriter).endedContexts) >= before+5 })
 			}
 			if i%3 == 2 {
 				p.standby.Restart(t)
@@ -83,10 +83,8 @@ func TestFailover(t *testing.T) {
 	ledgers.checkResults(t, found)
 	checkAcknowledged(t, p.admin(t), writers)
 	read += reader.stop(t, p.admin(t))
-	unknown, acknowledged := unknownOutcomes(writers), 0
-	for _, w := range writers {
-		acknowledged += int(w.acknowledged.Load())
-	}
+	acknowledged := sum(writers, func(w *sequentialWriter) int64 { return w.acknowledged.Load() })
+	unknown := sum(writers, func(w *sequentialWriter) int64 { return w.unknown.Load() })
 	t.Logf("%d promotions: %d events of the plugin were acknowledged, %d appends had an unknown outcome, live readers read %d events", promotions, acknowledged, unknown, read)
 }
 
@@ -147,9 +145,12 @@ func (p *pair) promote(t *testing.T) {
 // sequentialWriter appends events to one ID. After an unknown outcome it appends the same event
 // again: a success or a conflict proves that the event is stored.
 type sequentialWriter struct {
-	id                    string
-	acknowledged, unknown atomic.Int64
+	id                           string
+	acknowledged, unknown, ended atomic.Int64
 }
+
+// endedContexts returns the number of appends during which the context ended.
+func (w *sequentialWriter) endedContexts() int64 { return w.ended.Load() }
 
 func (w *sequentialWriter) run(t *testing.T, j *postgres.Journal, rng *rand.Rand, stop <-chan struct{}) {
 	t.Helper()
@@ -166,6 +167,9 @@ func (w *sequentialWriter) run(t *testing.T, j *postgres.Journal, rng *rand.Rand
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rng.Int64N(int64(400*time.Millisecond))))
 		err := errors.Join(j.Append(ctx, []journal.Write{eventsOf(w.id, n, 1)})...)
+		if ctx.Err() != nil {
+			w.ended.Add(1)
+		}
 		cancel()
 		switch {
 		case err == nil || doubtful && errors.Is(err, journal.ErrConflict):
@@ -183,11 +187,11 @@ func (w *sequentialWriter) run(t *testing.T, j *postgres.Journal, rng *rand.Rand
 	}
 }
 
-func unknownOutcomes(writers []*sequentialWriter) (sum int) {
+func sum(writers []*sequentialWriter, count func(*sequentialWriter) int64) (all int64) {
 	for _, w := range writers {
-		sum += int(w.unknown.Load())
+		all += count(w)
 	}
-	return sum
+	return all
 }
 
 // checkAcknowledged checks that the server has all acknowledged events, and no gaps.
