@@ -273,7 +273,7 @@ func BenchmarkAppendBesideSnapshots(b *testing.B) {
 			due := time.Now()
 			for b.Loop() {
 				due = due.Add(every)
-				time.Sleep(time.Until(due))
+				<-time.After(time.Until(due))
 				w.Events[0].SequenceNr++
 				if errs := j.Append(b.Context(), []journal.Write{w}); errs != nil {
 					b.Fatal(errs[0])

@@ -115,6 +115,13 @@ func TestPartsAreDeleted(t *testing.T) {
 		}
 		want(db, (size+999)/1000, 0)
 	}
+	// A replacement is complete or has no effect.
+	replacing := &between{Context: t.Context(), calls: 4, f: func() error { return context.Canceled }}
+	err = db.TestSnapshots().Save(replacing, largeSnapshot("a", 1, 30_000))
+	got, loadErr := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest())
+	if size := len(got.Payload); loadErr != nil || size != 30_000 && (size != 999_000 || err == nil) {
+		t.Errorf("loaded %d bytes of a replaced snapshot, %v, after the save returned %v", size, loadErr, err)
+	}
 	if err := db.TestSnapshots().Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -164,6 +164,8 @@ func TestMigrateByHand(t *testing.T) {
 		dsn := pgtest.DSN(t)
 		o := start(t, operator.Program{}, "migrate", "--print", "--schema", schema)
 		o.want(t, operator.ExitOK, "")
+		// Another role may have created functions in the schema public.
+		execute(t, dsn, "CREATE FUNCTION public.setval(text, integer) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$hostile code runs$$; END'")
 		execute(t, dsn, "BEGIN;\n"+o.stdout+"COMMIT;")
 		missing, err := postgres.Migrate(t.Context(), dsn, postgres.Config{Schema: schema, CheckOnly: true})
 		if err != nil || len(missing) > 0 {
