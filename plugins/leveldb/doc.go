@@ -71,6 +71,10 @@
 // after the end, its queries fail with journal.ErrOffset. Once enough new events are stored, the
 // reader misses events without an error.
 //
+// A snapshot of more than 256 KiB is written in parts of this size, so that an append waits at most
+// for one part. If the process ends during the save, the parts occupy disk space until the next save
+// of such a snapshot.
+//
 // The payloads of a page of Replay (1,000 events or 1 MiB) share memory.
 //
 // LevelDB keeps a log of 16 MiB in memory, or two while it flushes one, and caches 32 MiB of

@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -83,7 +84,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
+	if _, err = parseDSN(cmp.Or(cfg.NotifyDSN, dsn)); err != nil {
 		return nil, describe([]error{err}, "postgres: Config.NotifyDSN: %s", strings.TrimPrefix(err.Error(), "postgres: "))
 	}
 	switch {

@@ -240,6 +240,7 @@ func TestPlaintextFromEnvironment(t *testing.T) {
 		{"PGSSLMODE=verify-full", "postgres://db.example.com/d?sslmode=prefer", true},
 		{"PGSSLMODE=prefer", "postgres://db.example.com/d?sslmode=verify-full", false},
 		{"PGHOSTADDR=192.0.2.1", "postgres://localhost/d", false}, // not used
+		{"PGHOST=db.example.com", "postgres://localhost/d", false},
 		{"PGSERVICE=far", "", true},
 		{"", "service=far", true},
 		{"", "service=far sslmode=verify-full", false},
