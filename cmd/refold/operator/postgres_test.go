@@ -183,6 +183,20 @@ func TestMigrateByHand(t *testing.T) {
 	}
 }
 
+// The statements of --print need no right but that of the owner of the schema.
+func TestMigrateByHandAsOwner(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t, pgtest.Config{}).DSN(t)
+	execute(t, dsn, "CREATE ROLE refold_owner LOGIN; CREATE SCHEMA refold AUTHORIZATION refold_owner")
+	owner := pgtest.With(t, dsn, map[string]string{"user": "refold_owner"})
+	o := start(t, operator.Program{}, "migrate", "--print")
+	o.want(t, operator.ExitOK, "")
+	execute(t, owner, "BEGIN;\n"+o.stdout+"COMMIT;")
+	if missing, err := postgres.Migrate(t.Context(), owner, postgres.Config{CheckOnly: true}); err != nil || len(missing) > 0 {
+		t.Errorf("missing migrations %v, error %v; want none", missing, err)
+	}
+}
+
 func TestMigrateUsage(t *testing.T) {
 	t.Parallel()
 	start(t, operator.Program{}, "migrate", "--check", "--print").want(t, operator.ExitFailed, "exclude each other")

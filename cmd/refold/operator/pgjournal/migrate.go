@@ -82,7 +82,9 @@ func (c *migrateCommand) print(env *operator.Env) error {
 		quoted = `"` + strings.ReplaceAll(c.Schema, `"`, `""`) + `"`
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n", quoted)
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if the schema exists.
+	fmt.Fprintf(&b, "SET search_path = pg_catalog, pg_temp;\nDO $do$ BEGIN\n    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '%s') THEN CREATE SCHEMA %s; END IF;\nEND $do$;\n",
+		strings.ReplaceAll(cmp.Or(c.Schema, "refold"), "'", "''"), quoted)
 	for _, step := range postgres.Migrations() {
 		fmt.Fprintf(&b, "\n-- %s. Skip this step if the table migrations already lists it.\n%s", step.Name, strings.ReplaceAll(step.SQL, "refold.", quoted+"."))
 	}
