@@ -69,7 +69,7 @@
 //   - The outboxes of one entity type must have different message types.
 //   - If an outbox restarts at number 1, receivers treat its deliveries as duplicates. This happens
 //     after events were deleted without a snapshot, or with Recovery.Disabled.
-//   - An Inbox keeps a record of every sender without a time limit; see Inbox.
+//   - An Inbox keeps a record of every sender without a time limit; see Inbox.Forget.
 //   - Messages are shared by all transmissions, so neither the sender nor the destination may
 //     change the memory that they refer to.
 package delivery
