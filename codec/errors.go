@@ -5,8 +5,9 @@ package codec
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
+
+	"github.com/refold-io/refold/internal/panics"
 )
 
 var (
@@ -27,12 +28,13 @@ type PanicError struct {
 	Value any // the argument of the panic
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+func (e *PanicError) Error() string { return "panic: " + panics.Text(e.Value) }
 
-// Unwrap returns the value of the panic, if that is an error.
+// Unwrap returns the value of the panic, if that is an error. If a method of this error panics,
+// Unwrap returns another error with its text.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
-	return err
+	return panics.Safe(err)
 }
 
 type pathError struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -333,17 +334,21 @@ func (e *entity) due(op *engine.Op, n int, matched bool) *engine.State {
 	return e.encodeInto(op, s)
 }
 
-// catchPanic calls user code and returns its error, or its panic as an error.
+// catchPanic calls user code and returns its error, or its panic as an error. The methods of the
+// result do not panic.
 func catchPanic(pid string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = newPanicError(pid, v)
 		}
 	}()
-	return f()
+	return panics.Safe(f())
 }
 
 func newPanicError(pid string, value any) *PanicError {
+	if err, ok := value.(error); ok {
+		value = panics.Safe(err)
+	}
 	return &PanicError{PersistenceID: pid, Value: value, Stack: debug.Stack()}
 }
 

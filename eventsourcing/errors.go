@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -144,7 +145,7 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("eventsourcing: entity %q panicked: %v", e.PersistenceID, e.Value)
+	return fmt.Sprintf("eventsourcing: entity %q panicked: %s", e.PersistenceID, panics.Text(e.Value))
 }
 
 // Outcome is the effect of a command that ended in an error.

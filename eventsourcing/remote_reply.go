@@ -119,8 +119,7 @@ func (c *replyCodec) state(t reflect.Type) (*codec.State, error) {
 // appendError appends an error: the codes of the errors that it matches, its text, and the text of its
 // refusal.
 //
-// A method of the error may panic. fmt.Sprint then returns a text that describes the panic, and the
-// error has no codes.
+// A method of the error may panic. Then the text describes the panic, and the error has no codes.
 func appendError(dst []byte, err error) []byte {
 	var refusal *Refusal
 	var all []string
@@ -140,7 +139,7 @@ func appendError(dst []byte, err error) []byte {
 	for _, code := range all {
 		dst = appendText(dst, code)
 	}
-	dst = appendText(dst, fmt.Sprint(err))
+	dst = appendText(dst, panics.Text(err))
 	if form == replyRefused {
 		dst = appendText(dst, refused)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/breaker"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 var (
@@ -93,6 +94,9 @@ func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	var slots []error
 	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		slots = g.journal.Append(ctx, writes)
+		for i, err := range slots { // a hostile error of one write must not affect the others
+			slots[i] = panics.Safe(err)
+		}
 		return appendOutcome(slots), nil
 	})
 	if err != nil {

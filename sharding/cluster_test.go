@@ -120,8 +120,13 @@ func (e brokenError) Unwrap() error { return e.cause }
 
 func (e brokenError) Is(error) bool { return len(e.cause.Error()) == 0 }
 
+// selfError is an error whose method panics with the error itself.
+type selfError struct{}
+
+func (e selfError) Error() string { panic(e) }
+
 func refusals() []error {
-	return []error{errTear, (*fs.PathError)(nil), brokenError{}, fmt.Errorf("wrapped: %w", brokenError{}), fmt.Errorf("wrapped: %w", (*fs.PathError)(nil))}
+	return []error{selfError{}, errTear, (*fs.PathError)(nil), brokenError{}, fmt.Errorf("wrapped: %w", brokenError{}), fmt.Errorf("wrapped: %w", (*fs.PathError)(nil))}
 }
 
 func (d *diary) remind(ctx *diaryCtx[page], c remind) diaryDecision[page] {

@@ -61,7 +61,7 @@ const startManifest = "refold.sharding.start"
 func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: encode a %T: the codec panicked: %v", eventsourcing.ErrInvalid, m.Command(), p)
+			err = fmt.Errorf("%w: encode a %T: the codec panicked: %s", eventsourcing.ErrInvalid, m.Command(), panics.Text(p))
 		}
 	}()
 	if _, start := m.Command().(hosting.Start); start {
@@ -200,7 +200,7 @@ func (s *shell) traceContext(trace []byte) context.Context {
 func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: decode the command %q: the codec panicked: %v", eventsourcing.ErrInvalid, a.manifest, p)
+			err = fmt.Errorf("%w: decode the command %q: the codec panicked: %s", eventsourcing.ErrInvalid, a.manifest, panics.Text(p))
 		}
 	}()
 	if a.manifest == startManifest {

@@ -135,7 +135,7 @@ func (s *shell) reportTouched() {
 // handlePanic ends the shell after a panic of the loop: the machine may be inconsistent.
 func (s *shell) handlePanic() {
 	if p := recover(); p != nil {
-		s.log.ErrorContext(s.ctx, "region failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		s.log.ErrorContext(s.ctx, "region failed", slog.String("panic", panics.Text(p)), slog.String("stack", string(debug.Stack())))
 	}
 }
 

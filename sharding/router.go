@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -295,7 +296,7 @@ func (s *shell) shardOf(id string) (n Shard, err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: Options.ShardOf panicked for %q: %v", eventsourcing.ErrInvalid, id, p)
+			err = fmt.Errorf("%w: Options.ShardOf panicked for %q: %s", eventsourcing.ErrInvalid, id, panics.Text(p))
 		}
 	}()
 	if n = s.opts.ShardOf(id); int(n) >= s.opts.Shards {

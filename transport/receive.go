@@ -4,7 +4,6 @@
 package transport
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -215,7 +214,7 @@ func (t *Transport) recoverPanic(m Message, r *Request) {
 	}
 	t.counters.dropped[link.Panicked].Add(1)
 	t.throttle.Log(t.base, t.log, link.Panicked, slog.LevelError, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
-		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+		slog.String("panic", panics.Text(p.Value)), slog.String("stack", string(p.Stack)))
 }
 
 // receiver is the Receiver that a Transport passes to its carrier.
