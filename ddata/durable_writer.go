@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/internal/loop"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -109,7 +110,7 @@ func (d *durableWriter) writeAll() error {
 		if len(w.Records) == 0 {
 			return nil
 		}
-		err := d.store.Write(d.base, w.Records)
+		err := panics.Catch(func() error { return d.store.Write(d.base, w.Records) })
 		d.mu.Lock()
 		d.writes++
 		if err != nil {
@@ -139,7 +140,7 @@ func (d *durableWriter) close() error {
 	close(d.quit)
 	<-d.done
 	d.cancelWrites()
-	if err := d.store.Close(); err != nil && d.failed == nil {
+	if err := panics.Catch(d.store.Close); err != nil && d.failed == nil {
 		return fmt.Errorf("ddata: close store: %w", err)
 	}
 	return d.failed

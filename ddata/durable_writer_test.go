@@ -98,6 +98,9 @@ func (d *durableWriter) Write(ctx context.Context, records []durable.Record) err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if errors.Is(d.fail, errPanic) {
+		panic(d.fail)
+	}
 	if d.fail != nil {
 		return d.fail
 	}
@@ -117,7 +120,36 @@ func (d *durableWriter) Close() error {
 	return nil
 }
 
-var errDisk = errors.New("disk full")
+var (
+	errDisk  = errors.New("disk full")
+	errPanic = errors.New("panic in Write")
+)
+
+// A panic of a store fails the write like an error, with and without write-behind.
+func TestDiskPanics(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []time.Duration{0, time.Second} {
+		t.Run(behind.String(), func(t *testing.T) {
+			t.Parallel()
+			in(t, func(w *world) {
+				d := &disks{fail: errPanic}
+				r := w.replicate(w.cluster("a")[0], ddata.Config{Durable: []string{"*"}, Opener: d, WriteBehind: behind})
+				err := w.add(r, visits, ddata.WriteLocal(), 1)
+				if behind == 0 {
+					w.wantErr(err, ddata.ErrStore)
+				}
+				w.sleep(5 * time.Second)
+				d.set(nil, nil)
+				w.must(w.add(r, visits, ddata.WriteLocal(), 10))
+				w.want(r, visits, ddata.ReadLocal(), 11)
+				w.sleep(5 * time.Second)
+				if d.keys() != 1 {
+					t.Errorf("the disk holds %d keys, want 1", d.keys())
+				}
+			})
+		})
+	}
+}
 
 // After all nodes have crashed, durable keys and their deletions are restored. Other keys are lost.
 func TestDurable(t *testing.T) {

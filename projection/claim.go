@@ -162,7 +162,7 @@ func (c *claimer) clearWithRenewal(ctx context.Context, name string) error {
 	defer cancel(nil)
 	var lost error
 	keeper.Go(func() {
-		if lost = c.renewUntil(clearing, name); lost != nil {
+		if lost = panics.Catch(func() error { return c.renewUntil(clearing, name) }); lost != nil {
 			cancel(lost)
 		}
 	})

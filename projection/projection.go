@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -150,8 +151,11 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	default:
 	}
 	p.setWorkers(nil)
-	positions, err := p.prepare(ctx)
-	if err != nil {
+	var positions []Position
+	if err = panics.Catch(func() (err error) {
+		positions, err = p.prepare(ctx)
+		return err
+	}); err != nil {
 		return false, fmt.Errorf("projection %q: %w", p.cfg.Name, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -200,7 +204,11 @@ const rebuildCheckInterval = 10 * time.Second
 func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rebuildCheckInterval)
 	defer cancel()
-	positions, err := p.d.store.Load(ctx, p.cfg.Name)
+	var positions []Position
+	err := panics.Catch(func() (err error) {
+		positions, err = p.d.store.Load(ctx, p.cfg.Name)
+		return err
+	})
 	if err == nil && mustClear(positions) {
 		return errRebuild
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -46,7 +47,7 @@ const finishPatience = 5 * time.Second
 // returns nil at the end of the journal. After a failure it restarts at its stored position.
 func (w *worker[E]) run(ctx context.Context) error {
 	for {
-		err := w.stream(ctx)
+		err := panics.Catch(func() error { return w.stream(ctx) }) // the journal or the store may panic
 		switch {
 		case err == nil:
 			w.figures.stop(nil, 0)
@@ -100,7 +101,7 @@ func (w *worker[E]) stream(ctx context.Context) error {
 	after := w.stored.Offset
 	reader.Go(func() {
 		defer close(pages)
-		readErr = w.read(reading, after, pages)
+		readErr = panics.Catch(func() error { return w.read(reading, after, pages) })
 	})
 	stop := func() {
 		cancel()

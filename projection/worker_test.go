@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +171,69 @@ func TestTwoProcesses(t *testing.T) {
 			if i < 2 {
 				wantSums(t, table.Rows(), s.sums) // the others stand by
 			}
+		}
+	})
+}
+
+// panickingTable is a table whose methods panic a number of times.
+type panickingTable struct {
+	*projectiontest.Table
+	left atomic.Int64
+}
+
+func (p *panickingTable) check(method string) {
+	if p.left.Add(-1) >= 0 {
+		panic(method)
+	}
+}
+
+func (p *panickingTable) Load(ctx context.Context, name string) ([]projection.Position, error) {
+	p.check("Load")
+	return p.Table.Load(ctx, name)
+}
+
+func (p *panickingTable) Apply(ctx context.Context, m projection.Move, f func(context.Context, *projectiontest.Rows) error) error {
+	p.check("Apply")
+	return p.Table.Apply(ctx, m, f)
+}
+
+// TestPanicInStore checks that a panic of the journal or of the store restarts a worker, like an
+// error.
+func TestPanicInStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t)
+		s.fill(3, 10)
+		table := &panickingTable{Table: new(projectiontest.Table)}
+		var queries, restarts atomic.Int64
+		s.query = func(context.Context, journal.Offset) error {
+			if queries.Add(1) <= 3 {
+				panic("Query")
+			}
+			return nil
+		}
+		table.left.Store(3)
+		cfg := config(s, table.Table)
+		h := sums(table.Table)
+		h.Store = table
+		cfg.Handler = h
+		cfg.Observer.Restarted = func(projection.RestartInfo) { restarts.Add(1) }
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- create(t, cfg).Run(ctx) }()
+		for range 3 {
+			time.Sleep(time.Hour)
+			table.left.Store(2) // Load by the search for rebuilds, and Apply
+			s.pay("box|0", 1)
+		}
+		time.Sleep(time.Hour)
+		if got := table.Rows(); !maps.Equal(got, s.sums) || restarts.Load() < 6 {
+			t.Errorf("the rows are %v after %d restarts, want %v after at least 6", got, restarts.Load(), s.sums)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v, want the end of its context", err)
 		}
 	})
 }
