@@ -44,7 +44,8 @@ type Settings struct {
 }
 
 // Strategy chooses the entity of a shard to stop when the limit is reached. Each shard has its own
-// Strategy and calls one method at a time. The methods must return at once.
+// Strategy and calls one method at a time. The methods must return at once. A Strategy that has
+// panicked is not called again: its shard continues with the least recently used entity.
 type Strategy interface {
 	// Touch records a message to an entity. An unknown entity has just been started.
 	Touch(id string)

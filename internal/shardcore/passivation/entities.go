@@ -18,6 +18,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
@@ -50,7 +51,7 @@ func New(settings passivation.Settings, limit int) (*Entities, error) {
 	if cfg.Limit > 0 {
 		e.limit = max(0, limit)
 		if cfg.NewStrategy != nil {
-			e.strategy = cfg.NewStrategy()
+			_ = panics.Call(func() { e.strategy = cfg.NewStrategy() })
 		}
 	}
 	if cfg.IdleTimeout > 0 || e.limit >= 0 {
@@ -92,9 +93,7 @@ func (e *Entities) Touch(now time.Duration, id string) []string {
 	}
 	at.touched, at.prev, at.next = now, e.ends.prev, &e.ends
 	at.prev.next, at.next.prev = at, at
-	if e.strategy != nil {
-		e.strategy.Touch(id)
-	}
+	e.consult(func(s passivation.Strategy) { s.Touch(id) })
 	return e.stop
 }
 
@@ -106,9 +105,7 @@ func (e *Entities) Remove(id string) {
 	}
 	delete(e.active, id)
 	at.unlink()
-	if e.strategy != nil {
-		e.strategy.Remove(id)
-	}
+	e.consult(func(s passivation.Strategy) { s.Remove(id) })
 }
 
 // Tick returns the entities that have been idle for too long, the longest idle one first. The slice
@@ -143,12 +140,20 @@ func (e *Entities) SetLimit(limit int) []string {
 
 func (e *Entities) stopNext() {
 	id := e.ends.next.id
-	if e.strategy != nil {
-		if chosen := e.strategy.Next(); e.active[chosen] != nil {
+	e.consult(func(s passivation.Strategy) {
+		if chosen := s.Next(); e.active[chosen] != nil {
 			id = chosen
 		}
-	}
+	})
 	e.stopEntity(id)
+}
+
+// consult calls the strategy, if there is one. The strategy belongs to the application. After a
+// panic it may be inconsistent, so it is not called again.
+func (e *Entities) consult(f func(passivation.Strategy)) {
+	if e.strategy != nil && panics.Call(func() { f(e.strategy) }) != nil {
+		e.strategy = nil
+	}
 }
 
 func (e *Entities) stopEntity(id string) {

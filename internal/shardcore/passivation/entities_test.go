@@ -276,3 +276,57 @@ func BenchmarkTouch(b *testing.B) {
 		})
 	}
 }
+
+// panicking is a strategy of which one method panics.
+type panicking struct {
+	stack
+
+	method string
+}
+
+func (p *panicking) check(method string) {
+	if p.method == method {
+		panic(method)
+	}
+}
+
+func (p *panicking) Touch(id string) {
+	p.check("Touch")
+	p.stack.Touch(id)
+}
+
+func (p *panicking) Remove(id string) {
+	p.check("Remove")
+	p.stack.Remove(id)
+}
+
+func (p *panicking) Next() string {
+	p.check("Next")
+	return p.stack.Next()
+}
+
+// A strategy that panics is replaced by the least recently used entity.
+func TestPanickingStrategy(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"New", "Touch", "Remove", "Next"} {
+		e, err := core.New(passivation.Settings{Limit: 2, NewStrategy: func() passivation.Strategy {
+			p := &panicking{method: method}
+			p.check("New")
+			return p
+		}}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stopped []string
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			stopped = append(stopped, e.Touch(0, id)...)
+		}
+		want := []string{"a", "b", "c"}
+		if method == "Remove" { // the stack has chosen once
+			want = []string{"b", "a", "c"}
+		}
+		if !slices.Equal(stopped, want) {
+			t.Errorf("after a panic of %s, the stopped entities are %v, want %v", method, stopped, want)
+		}
+	}
+}
