@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -125,7 +126,7 @@ func (n *Node) failed() {
 	if p == nil {
 		return
 	}
-	n.out.Log(slog.LevelError, "node failed: panic in the event loop", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	n.out.Log(slog.LevelError, "node failed: panic in the event loop", slog.String("panic", panics.Text(p)), slog.String("stack", string(debug.Stack())))
 	n.instances.stopAll()
 	n.asks.Fail(ErrFailed)
 	n.left = ErrFailed

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/loop"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
@@ -198,8 +199,8 @@ func (r *Replicator) recoverTurn() {
 		r.turnCompleted = false
 		return
 	}
-	r.log.ErrorContext(r.base, "replicator panicked", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-	r.end(fmt.Errorf("replicator panicked: %v", p))
+	r.log.ErrorContext(r.base, "replicator panicked", slog.String("panic", panics.Text(p)), slog.String("stack", string(debug.Stack())))
+	r.end(fmt.Errorf("replicator panicked: %s", panics.Text(p)))
 	r.ended.Store(true)
 	r.inbox.ready.Set()
 }

@@ -162,7 +162,7 @@ func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, lev
 
 func (r *Replicator) callObserver(f func()) {
 	if p := panics.Call(f); p != nil {
-		r.log.ErrorContext(r.base, "observer panicked", slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+		r.log.ErrorContext(r.base, "observer panicked", slog.String("panic", panics.Text(p.Value)), slog.String("stack", string(p.Stack)))
 	}
 }
 

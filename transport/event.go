@@ -3,7 +3,13 @@
 
 package transport
 
-import "github.com/refold-io/refold/identity"
+import (
+	"log/slog"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/panics"
+)
 
 // Event is one of Gap, QuarantinedBy and Connection.
 type Event interface{ isEvent() }
@@ -44,7 +50,9 @@ func (t *Transport) runEvents() {
 		case <-t.events.Ready:
 		}
 		for _, event := range t.events.Take(nil) {
-			t.cfg.OnEvent(event)
+			if p := panics.Call(func() { t.cfg.OnEvent(event) }); p != nil {
+				t.throttle.Log(t.base, t.log, link.Panicked, slog.LevelError, "OnEvent panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+			}
 		}
 	}
 }

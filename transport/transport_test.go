@@ -268,7 +268,11 @@ func TestDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		events := make(chan transport.Event, 10)
-		a, b := c.open("a", transport.Config{OnEvent: func(e transport.Event) { events <- e }}), c.open("b", transport.Config{})
+		observe := func(e transport.Event) {
+			events <- e
+			panic("OnEvent") // does not stop the events
+		}
+		a, b := c.open("a", transport.Config{OnEvent: observe}), c.open("b", transport.Config{})
 		cause := errors.New("cable unplugged")
 		reconnect := c.network.Disconnect("a", cause)
 		for _, err := range []error{a.Send(b.Self(), transport.Data, kindA, nil), a.Connected()} {
