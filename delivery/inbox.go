@@ -14,8 +14,8 @@ import (
 //
 // For each sender the Inbox keeps Header.Floor and the outcomes of the deliveries from this number
 // on. Only Forget removes a sender, because the deliveries of a removed sender would count as new.
-// The state of an entity therefore grows with the number of its senders: by the name of the sender
-// and about 45 bytes.
+// The state of an entity therefore grows with the number of its senders: in a snapshot by the name
+// of the sender and about 12 bytes, in memory by about 130 bytes.
 //
 // An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
 // anywhere.
