@@ -4,15 +4,18 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/adminrpc"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -43,7 +46,18 @@ type adminReply struct {
 	State     *Summary `json:"state,omitempty"`
 }
 
-var adminService = adminrpc.Service{Package: "cluster", Missing: errNoService} //nolint:gochecknoglobals // constant
+// ownService is the name of the service of this package. Its requests may omit the name.
+const ownService = "cluster"
+
+func newAdminService() *adminrpc.Service {
+	return &adminrpc.Service{
+		Package: ownService, Missing: errNoService,
+		Commands: map[string]transport.AdminRight{
+			string(adminState): transport.AdminRead,
+			string(adminLeave): transport.AdminAct, string(adminDown): transport.AdminAct, string(adminPrepare): transport.AdminAct,
+		},
+	}
+}
 
 // errNoService is reported for requests to a service that the node does not have.
 var errNoService = errors.New("unknown service")
@@ -92,9 +106,11 @@ type SummaryMember struct {
 }
 
 const (
-	adminPage    = 2000      // members of a page, at most
-	adminBytes   = 256 << 10 // of a page, approximately
-	maxObservers = 10        // of an unreachable member
+	adminPage  = 2000      // members of a page, at most
+	adminBytes = 256 << 10 // of a page, approximately
+	// maxLoggedRequest is the number of bytes of a request in a log line.
+	maxLoggedRequest = 1 << 10
+	maxObservers     = 10 // of an unreachable member
 )
 
 // serveAdmin makes the node available to operators once it is a member.
@@ -102,42 +118,119 @@ func (n *Node) serveAdmin() {
 	if s, err := n.until(n.base, func(s *State) bool { return s.Joined || s.Stopped }); err != nil || s.Stopped {
 		return
 	}
-	if err := n.transport.HandleAdmin(n.serviceOf(adminrpc.Serve(&adminService, n.admin))); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	own := newAdminService()
+	n.HandleAdmin(ownService, own.Commands, adminrpc.Serve(own, n.admin))
+	if err := n.transport.HandleAdmin(n.handleAdmin); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		n.out.Log(slog.LevelWarn, "admin: operators cannot reach this node", slog.Any("error", err))
 	}
 }
 
-// HandleAdmin sets the handler of operators' requests for a service. It replaces an earlier
-// handler; nil removes the handler. A request is a JSON object with the name of the service in the
-// field "service". A reply is a JSON object with errors in the field "error". Packages that build
-// on this one use HandleAdmin. Operators can reach a node once it is a member.
-func (n *Node) HandleAdmin(service string, h transport.AdminHandler) { n.services.Store(service, h) }
-
-// serviceOf returns a handler that dispatches requests by service. Requests without a service go to
-// own.
-func (n *Node) serviceOf(own transport.AdminHandler) transport.AdminHandler {
-	return func(ctx context.Context, operator string, request []byte) []byte {
-		var to struct {
-			Service string `json:"service"`
-		}
-		if json.Unmarshal(request, &to) != nil || to.Service == "" {
-			return own(ctx, operator, request)
-		}
-		found, _ := n.services.Load(to.Service)
-		h, _ := found.(transport.AdminHandler)
-		if h == nil {
-			h = adminrpc.Serve(&adminService, func(context.Context, string, *adminRequest) (adminReply, error) {
-				return adminReply{}, invalid("%w: %.100q", errNoService, to.Service)
-			})
-		}
-		return h(ctx, operator, request)
-	}
+// OperatorRequest describes a request of an operator: see Config.Authorize.
+type OperatorRequest struct {
+	// Operator is the name of the operator, as the carrier proves it.
+	Operator string
+	// Service is "cluster", "ddata", "sharding", or a service of Node.HandleAdmin.
+	Service string
+	// Command is the command, such as "state" or "down". Right is the right that it requires.
+	Command string
+	Right   transport.AdminRight
 }
 
-func (n *Node) admin(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
-	if r.Command != adminState {
-		n.out.Log(slog.LevelInfo, "admin: command received", slog.String("operator", operator), slog.String("command", string(r.Command)), slog.String("member", r.Node))
+// adminHandler handles the requests for a service.
+type adminHandler struct {
+	commands map[string]transport.AdminRight
+	handle   transport.AdminHandler
+}
+
+// HandleAdmin sets the handler of operators' requests for a service. It replaces an earlier
+// handler; nil removes the handler. A request is a JSON object with the name of the service in the
+// field "service" and one of the commands in the field "command". A reply is a JSON object with
+// errors in the field "error". Packages that build on this one use HandleAdmin. The service
+// "cluster" is that of this package. Operators can reach a node once it is a member.
+//
+// The handler receives a request only if it has one of the commands, uses the right that this
+// command requires, and Config.Authorize permits it. The node writes a log line for each request
+// whose command requires transport.AdminAct, and one line a minute for reads of the same kind.
+func (n *Node) HandleAdmin(service string, commands map[string]transport.AdminRight, h transport.AdminHandler) {
+	if h == nil {
+		n.services.Delete(service)
+		return
 	}
+	n.services.Store(service, adminHandler{maps.Clone(commands), h})
+}
+
+// handleAdmin checks a request of an operator and passes it to the handler of its service.
+func (n *Node) handleAdmin(ctx context.Context, operator string, right transport.AdminRight, request []byte) []byte {
+	var to struct {
+		Service string `json:"service"`
+		Command string `json:"command"`
+	}
+	if err := json.Unmarshal(request, &to); err != nil {
+		return newAdminService().Refuse(invalid("request: %w", err))
+	}
+	r := OperatorRequest{Operator: operator, Service: cmp.Or(to.Service, ownService), Command: to.Command}
+	found, _ := n.services.Load(r.Service)
+	service, _ := found.(adminHandler)
+	if service.handle == nil {
+		return newAdminService().Refuse(invalid("%w: %.100q", errNoService, r.Service))
+	}
+	var known bool
+	if r.Right, known = service.commands[r.Command]; !known {
+		return newAdminService().Refuse(invalid("unknown command %.100q", r.Command))
+	}
+	if err := n.authorize(ctx, r, right); err != nil {
+		n.adminDenied.Add(1)
+		n.logAdmin(slog.LevelWarn, "admin: request denied", r, slog.Any("error", err))
+		return newAdminService().Refuse(err)
+	}
+	if r.Right == transport.AdminRead {
+		n.logAdmin(slog.LevelInfo, "admin: read", r)
+	} else {
+		n.out.Log(slog.LevelInfo, "admin: command received", slog.String("operator", operator), slog.String("service", r.Service), slog.String("command", r.Command),
+			slog.String("request", string(request[:min(len(request), maxLoggedRequest)])))
+	}
+	return service.handle(ctx, operator, right, request)
+}
+
+// authorize returns an error if the node must not carry out a request.
+func (n *Node) authorize(ctx context.Context, r OperatorRequest, right transport.AdminRight) error {
+	if right != r.Right { // equality, so that reads never use the slots of actions
+		return fmt.Errorf("%w: command %q of service %q requires the right to %v, the request uses the right to %v", transport.ErrDenied, r.Command, r.Service, r.Right, right)
+	}
+	if n.cfg.Authorize == nil {
+		return nil
+	}
+	denied, text := false, ""
+	p := panics.Call(func() {
+		if err := n.cfg.Authorize(ctx, r); err != nil {
+			denied, text = true, err.Error()
+		}
+	})
+	switch {
+	case p != nil: // do not send the text of the panic to the operator
+		n.logAdmin(slog.LevelError, "admin: Config.Authorize panicked", r, slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+		return fmt.Errorf("%w: the authorization failed", transport.ErrDenied)
+	case denied:
+		return fmt.Errorf("%w: %s", transport.ErrDenied, text)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: the authorization took too long: %w", transport.ErrDenied, context.Cause(ctx))
+	}
+	return nil
+}
+
+// adminKind is a kind of log lines about operators.
+type adminKind struct {
+	message string
+	request OperatorRequest
+}
+
+// logAdmin writes at most one line a minute about requests of the same kind.
+func (n *Node) logAdmin(level slog.Level, message string, r OperatorRequest, attrs ...slog.Attr) {
+	attrs = append(attrs, slog.String("operator", r.Operator), slog.String("service", r.Service), slog.String("command", r.Command))
+	n.adminLog.Log(n.base, n.log, adminKind{message, r}, level, message, attrs...)
+}
+
+func (n *Node) admin(ctx context.Context, _ string, r *adminRequest) (reply adminReply, err error) {
 	switch r.Command {
 	case adminState:
 		reply.State, err = n.Summary(r.After)
@@ -253,7 +346,7 @@ type Admin struct{ client *adminrpc.Client }
 // NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. The
 // Admin does not close the connection.
 func NewAdmin(client transport.AdminClient) *Admin {
-	return &Admin{adminrpc.NewClient(client, &adminService)}
+	return &Admin{adminrpc.NewClient(client, newAdminService())}
 }
 
 // State returns the state of the cluster as the named node sees it. If the name is empty, any node

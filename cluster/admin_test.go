@@ -7,9 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/transport"
@@ -71,12 +75,12 @@ func TestHandleAdmin(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
-		a.HandleAdmin("carts", func(_ context.Context, operator string, request []byte) []byte {
+		a.HandleAdmin("carts", map[string]transport.AdminRight{"list": transport.AdminRead}, func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
 			return append([]byte(operator+" "), request...)
 		})
 		synctest.Wait()
-		request := `{"service":"carts","node":[1]}`
-		b, err := w.network.Operator("root").Ask(w.Context(), "a", []byte(request))
+		request := `{"service":"carts","command":"list","node":[1]}`
+		b, err := w.network.Operator("root").Ask(w.Context(), transport.AdminRead, "a", []byte(request))
 		if must(w.T, err); string(b) != "root "+request {
 			w.Errorf("the reply of the service is %q, want %q", b, "root "+request)
 		}
@@ -88,12 +92,13 @@ func TestInvalidAdminRequests(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
-		a.HandleAdmin("gone", func(context.Context, string, []byte) []byte { return []byte("wrong") })
-		a.HandleAdmin("gone", nil)
+		read := map[string]transport.AdminRight{"state": transport.AdminRead}
+		a.HandleAdmin("gone", read, func(context.Context, string, transport.AdminRight, []byte) []byte { return []byte("wrong") })
+		a.HandleAdmin("gone", read, nil)
 		synctest.Wait() // operators find a node soon after it has joined
 		asker := w.network.Operator("root")
-		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"service":"gone","command":"state"}`, `{"service":"none"}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
-			b, err := asker.Ask(w.Context(), "a", []byte(request))
+		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"service":"gone","command":"state"}`, `{"service":"none"}`, `{"command":"state","command":7}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
+			b, err := asker.Ask(w.Context(), transport.AdminRead, "a", []byte(request))
 			must(w.T, err)
 			var answer struct {
 				Error     string           `json:"error"`
@@ -103,6 +108,157 @@ func TestInvalidAdminRequests(t *testing.T) {
 			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil || answer.NoService != strings.Contains(request, "service") {
 				w.Errorf("reply to the invalid request %.40q: %s, %v, want an error", request, b, err)
 			}
+		}
+	})
+}
+
+// A request is carried out only if it uses exactly the right that its command requires, whatever
+// form its JSON has. Otherwise the node refuses and counts it.
+func TestAdminRights(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		a := w.cluster("a", "b")[0]
+		synctest.Wait()
+		op := w.network.Operator("root")
+		requests := []string{
+			`{"command":"leave","node":"b"}`, `{"command":"down","node":"b"}`, `{"command":"prepare-for-shutdown"}`, `{"service":"cluster","command":"down","node":"b"}`,
+			`{"command":"state","COMMAND":"down","node":"b"}`, `{"command":"state","command":"down","node":"b"}`, `{"command":"down","command":null,"node":"b"}`,
+		}
+		for _, request := range append(requests, `{"command":"state"}`) {
+			right := transport.AdminRead
+			if request == `{"command":"state"}` {
+				right = transport.AdminAct
+			}
+			b, err := op.Ask(w.Context(), right, "a", []byte(request))
+			must(w.T, err)
+			var answer struct {
+				Error  string `json:"error"`
+				Denied bool   `json:"denied"`
+			}
+			if err := json.Unmarshal(b, &answer); err != nil || !answer.Denied || !strings.Contains(answer.Error, "requires the right to") {
+				w.Errorf("reply to %s with the right to %v: %s, %v, want a refusal", request, right, b, err)
+			}
+		}
+		w.sleep(time.Minute)
+		w.allUp(a, w.nodes["b"])
+		s, err := a.Stats(w.Context())
+		if must(w.T, err); s.AdminDenied != uint64(len(requests)+1) {
+			w.Errorf("%d requests were counted as denied, want %d", s.AdminDenied, len(requests)+1)
+		}
+	})
+}
+
+// hostileError panics when its text is read.
+type hostileError struct{}
+
+func (hostileError) Error() string { panic("secret") }
+
+// Config.Authorize decides about each request, before the node carries it out. Its error and its
+// panic refuse the request.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var mu sync.Mutex
+		var seen []cluster.OperatorRequest
+		nodes := w.clusterWith(func(c *cluster.Config) {
+			c.Authorize = func(ctx context.Context, r cluster.OperatorRequest) error {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, r)
+				switch r.Operator {
+				case "ann":
+					return nil
+				case "late":
+					<-ctx.Done()
+					return nil
+				case "panics":
+					panic("secret")
+				case "hostile":
+					return hostileError{}
+				case "silent":
+					return errors.New("")
+				}
+				return fmt.Errorf("%s may not %s", r.Operator, r.Command)
+			}
+		}, "a", "b")
+		nodes[0].HandleAdmin("carts", map[string]transport.AdminRight{"drop": transport.AdminAct}, func(context.Context, string, transport.AdminRight, []byte) []byte {
+			w.Error("a denied request reached its handler")
+			return nil
+		})
+		synctest.Wait()
+		denied := uint64(0)
+		for _, name := range []string{"bob", "panics", "hostile", "silent", "late"} {
+			admin := cluster.NewAdmin(w.network.Operator(name))
+			_, stateErr := admin.State(w.Context(), "a")
+			for command, err := range map[string]error{
+				"state": stateErr, "leave": admin.Leave(w.Context(), "a", "b"), "down": admin.Down(w.Context(), "a", "b"), "prepare": admin.PrepareForShutdown(w.Context(), "a"),
+			} {
+				if denied++; !errors.Is(err, transport.ErrDenied) || strings.Contains(err.Error(), "secret") {
+					w.Errorf("%s by %s: %v, want ErrDenied without the text of a panic", command, name, err)
+				}
+				if name == "bob" && !strings.Contains(err.Error(), "bob may not "+command) {
+					w.Errorf("%s by bob: %v, want the text of Config.Authorize", command, err)
+				}
+			}
+		}
+		_, err := w.network.Operator("bob").Ask(w.Context(), transport.AdminAct, "a", []byte(`{"service":"carts","command":"drop"}`))
+		must(w.T, err)
+		w.allUp(nodes...)
+		s, err := nodes[0].Stats(w.Context())
+		if must(w.T, err); s.AdminDenied != denied+1 {
+			w.Errorf("%d requests were counted as denied, want %d", s.AdminDenied, denied+1)
+		}
+		mu.Lock()
+		if want := (cluster.OperatorRequest{Operator: "bob", Service: "carts", Command: "drop", Right: transport.AdminAct}); !slices.Contains(seen, want) {
+			w.Errorf("Config.Authorize received %+v, want %+v among them", seen, want)
+		}
+		if want := (cluster.OperatorRequest{Operator: "bob", Service: "cluster", Command: "state", Right: transport.AdminRead}); seen[0] != want {
+			w.Errorf("Config.Authorize first received %+v, want %+v", seen[0], want)
+		}
+		mu.Unlock()
+		ann := cluster.NewAdmin(w.network.Operator("ann"))
+		if s, err := ann.State(w.Context(), "a"); err != nil || len(s.Members) != 2 {
+			w.Errorf("State by ann: %+v, %v, want two members", s, err)
+		}
+		must(w.T, ann.Leave(w.Context(), "a", "b"))
+		w.wantEnded(nodes[1], cluster.ErrLeft)
+	})
+}
+
+// The node writes a line for each action, and one line a minute for the reads and the refusals of
+// the same kind.
+func TestAdminLog(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.cluster("a")
+		synctest.Wait()
+		admin := cluster.NewAdmin(w.network.Operator("ann"))
+		count := func(text string) int {
+			synctest.Wait()
+			return strings.Count(w.log.String(), text)
+		}
+		for range 5 {
+			_, err := admin.State(w.Context(), "a")
+			must(w.T, err)
+			if err := admin.Leave(w.Context(), "a", "x"); !errors.Is(err, cluster.ErrNotMember) {
+				w.Error(err)
+			}
+			_, err = w.network.Operator("ann").Ask(w.Context(), transport.AdminRead, "a", []byte(`{"command":"down","node":"a"}`))
+			must(w.T, err)
+		}
+		for text, want := range map[string]int{
+			`msg="admin: read" node=`: 1, `operator=ann service=cluster command=state`: 1, `msg="admin: command received"`: 5,
+			`operator=ann service=cluster command=leave request="{\"command\":\"leave\",\"node\":\"x\"}"`: 5, `msg="admin: request denied"`: 1,
+		} {
+			if got := count(text); got != want {
+				w.Errorf("the log contains %q %d times, want %d", text, got, want)
+			}
+		}
+		w.sleep(time.Minute)
+		_, err := admin.State(w.Context(), "a")
+		must(w.T, err)
+		if got := count("command=state not_logged_before=4"); got != 1 {
+			w.Errorf("the next line after a minute reports the 4 suppressed reads %d times, want 1", got)
 		}
 	})
 }

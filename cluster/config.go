@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -56,6 +57,14 @@ type Config struct {
 	Check []Setting
 	// Settings tune the membership protocol.
 	Settings Settings
+
+	// Authorize decides whether an operator may send a request. The node calls it for each request,
+	// reads and actions, before it carries out the request. An error or a panic refuses the
+	// request; the operator receives the text of the error. Calls can be concurrent. A call counts
+	// towards the limits of requests, see transport.AdminHandler, and its context ends with the
+	// request. Defaults to nil: the node carries out all requests that the permissions of the
+	// carrier allow.
+	Authorize func(ctx context.Context, r OperatorRequest) error
 
 	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for
 	// PhaseStopRegions, PhaseExiting and PhaseTerminate.

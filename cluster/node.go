@@ -41,9 +41,12 @@ type Node struct {
 	phases    shutdownHooks
 	asks      loop.Calls
 	attached  attached
-	services  sync.Map // handlers that other packages have set for operators' requests, by service
+	services  sync.Map // handlers of operators' requests, by service
 	strangers strangers
 	lastTurn  atomic.Int64 // machine time at which the loop last finished a turn
+
+	adminDenied atomic.Uint64
+	adminLog    loop.Throttle[adminKind]
 
 	// Only the loop accesses the fields of this block.
 	machine         *node.Machine

@@ -107,6 +107,9 @@ type Stats struct {
 	Malformed, Refused, Ignored, Stuck uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
+	// AdminDenied counts the requests of operators that the node refused: the request did not use
+	// the right that its command requires, or Config.Authorize did not permit it.
+	AdminDenied uint64
 }
 
 // MembershipStats are counters of the membership protocol since the node was started.
@@ -154,6 +157,7 @@ func (n *Node) stats() Stats {
 		Membership: membershipStats(&c.Membership), Transport: n.transport.Stats(), Lagged: n.events.lagCount(),
 		Malformed: c.Malformed, Refused: c.Refused, Ignored: c.Ignored, Stuck: c.Stuck,
 		LeasesHeld: c.LeasesHeld, LeasesNotHeld: c.LeasesNotHeld, LeasesLost: c.LeasesLost,
+		AdminDenied: n.adminDenied.Load(),
 	}
 	for kind, count := range c.Downing {
 		if splitbrain.NoteKind(kind) != splitbrain.LeftToOwner {

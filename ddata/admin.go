@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/transport"
 )
 
 // adminService is the name of the service that operators use, see cluster.Node.HandleAdmin.
@@ -130,6 +131,10 @@ var ErrNoReplicator = errors.New("ddata: no such replicator on the node")
 func newAdminService() *adminrpc.Service {
 	return &adminrpc.Service{
 		Package: "ddata", Missing: ErrNoReplicator,
+		Commands: map[string]transport.AdminRight{
+			commandStats: transport.AdminRead, commandKeys: transport.AdminRead, commandGet: transport.AdminRead,
+			commandDigests: transport.AdminRead, commandBucket: transport.AdminRead,
+		},
 		Errors: map[string]error{"not found": ErrNotFound, "deleted": ErrDeleted, "quorum": ErrQuorum},
 	}
 }
@@ -279,12 +284,12 @@ func (r *Replicator) adminGet(ctx context.Context, request *adminRequest) (*valu
 }
 
 func (r *Replicator) adminRead(ctx context.Context, request *adminRequest) (crdt.Value, error) {
-	ctx = context.WithoutCancel(ctx) // the read ends after Config.Timeout or the requested timeout
+	limit := r.cfg.Timeout
 	if wanted := request.TimeoutMS; wanted > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(wanted, maxAdminTimeout.Milliseconds()))*time.Millisecond)
-		defer cancel()
+		limit = time.Duration(min(wanted, maxAdminTimeout.Milliseconds())) * time.Millisecond
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	switch request.Level {
 	case "", "local":
 		return r.local(request.Key, false)

@@ -234,7 +234,7 @@ func TestAdminInvalidRequests(t *testing.T) {
 			`"command":"get","key":"visits","offset":-1`, `"command":"bucket","bucket":-1`, `"command":"bucket","bucket":1024`,
 			`"command":"stats","replicator":"` + strings.Repeat("x", 9999) + `"`,
 		} {
-			b, err := asker.Ask(w.Context(), "a", []byte(`{"service":"ddata",`+fields+`}`))
+			b, err := asker.Ask(w.Context(), transport.AdminRead, "a", []byte(`{"service":"ddata",`+fields+`}`))
 			w.must(err)
 			var reply struct {
 				Error string          `json:"error"`
@@ -270,7 +270,9 @@ func TestAdminInvalidRequests(t *testing.T) {
 type fixedReply string
 
 // Ask implements transport.AdminClient.
-func (r fixedReply) Ask(context.Context, string, []byte) ([]byte, error) { return []byte(r), nil }
+func (r fixedReply) Ask(context.Context, transport.AdminRight, string, []byte) ([]byte, error) {
+	return []byte(r), nil
+}
 
 // Close implements transport.AdminClient.
 func (r fixedReply) Close() error { return nil }
@@ -290,6 +292,20 @@ func TestAdminNoReplicator(t *testing.T) {
 		}
 		if s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "a"); err != nil || len(s.Members) != 1 {
 			w.Errorf("the cluster returned %+v, %v, want one member", s, err)
+		}
+	})
+}
+
+// A read for an operator ends with its request, also if Config.Timeout is longer.
+func TestAdminReadEndsWithRequest(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.must(w.add(w.replicators(ddata.Config{Timeout: 10 * time.Minute}, "a", "b")[0], visits, ddata.WriteAll(), 1))
+		admin := w.operator()
+		defer w.network.Partition([]string{"a"}, []string{"b"})()
+		began := time.Now()
+		if _, err := admin.Get(w.Context(), ddata.At{Node: "a"}, "visits", "all"); !errors.Is(err, ddata.ErrQuorum) || time.Since(began) > time.Minute {
+			w.Errorf("Get from all nodes of a partition = %v after %v, want ErrQuorum within a minute", err, time.Since(began))
 		}
 	})
 }

@@ -33,7 +33,8 @@ func routerOf(node *cluster.Node) *router {
 	s, _ := node.Attached(routerKey{}, func() any {
 		s := &router{byName: map[string]*Replicator{}, ended: map[string]error{}}
 		node.Transport().Handle(kind, s.receive)
-		node.HandleAdmin(adminService, adminrpc.Serve(newAdminService(), s.handleAdmin))
+		admin := newAdminService()
+		node.HandleAdmin(adminService, admin.Commands, adminrpc.Serve(admin, s.handleAdmin))
 		return s
 	}).(*router)
 	return s

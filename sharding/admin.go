@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -27,6 +26,10 @@ const adminService = "sharding"
 func adminProtocol() *adminrpc.Service {
 	return &adminrpc.Service{
 		Package: "sharding", Missing: ErrNoRegion,
+		Commands: map[string]transport.AdminRight{
+			string(adminCmdRegions): transport.AdminRead, string(adminCmdShards): transport.AdminRead, string(adminCmdEntities): transport.AdminRead, string(adminCmdFind): transport.AdminRead,
+			string(adminCmdRebalance): transport.AdminAct, string(adminCmdDrain): transport.AdminAct, string(adminCmdUndrain): transport.AdminAct,
+		},
 		Errors: map[string]error{"no region": ErrNoRegion, "no coordinator": ErrNoCoordinator},
 	}
 }
@@ -134,11 +137,11 @@ const (
 // ErrNoRegion reports that a node has neither a region nor a proxy of the type.
 var ErrNoRegion = errors.New("sharding: node has no region of this type")
 
-func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
+func (rt *router) administer(ctx context.Context, _ string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command == adminCmdRegions && r.Type == "" {
 		reply, err = rt.adminRegions(ctx, r.After)
 	} else if s := rt.find(r.Type); s != nil {
-		reply, err = s.administer(ctx, operator, r)
+		reply, err = s.administer(ctx, r)
 	} else {
 		err = fmt.Errorf("%w: %.100q", ErrNoRegion, r.Type)
 	}
@@ -177,7 +180,7 @@ func (rt *router) adminRegions(ctx context.Context, after string) (reply adminRe
 	return reply, nil
 }
 
-func (s *shell) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
+func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminReply, err error) {
 	switch r.Command {
 	case adminCmdRegions:
 		var region AdminRegion
@@ -193,15 +196,12 @@ func (s *shell) administer(ctx context.Context, operator string, r *adminRequest
 	case adminCmdFind:
 		reply.Found, err = s.adminFind(ctx, r.ID)
 	case adminCmdRebalance:
-		s.logOperatorCommand(ctx, operator, r)
 		reply.Moving, err = s.adminRebalance(ctx)
 	case adminCmdDrain:
-		s.logOperatorCommand(ctx, operator, r)
 		if s.entities != nil {
 			s.beginDrain() //nolint:contextcheck // the drain continues after the request
 		}
 	case adminCmdUndrain:
-		s.logOperatorCommand(ctx, operator, r)
 		err = s.undrain(ctx)
 	default:
 		err = fmt.Errorf("%w: command %.100q", ErrInvalid, string(r.Command))
@@ -210,10 +210,6 @@ func (s *shell) administer(ctx context.Context, operator string, r *adminRequest
 		return adminReply{}, err
 	}
 	return reply, nil
-}
-
-func (s *shell) logOperatorCommand(ctx context.Context, operator string, r *adminRequest) {
-	s.log.InfoContext(ctx, "operator request", slog.String("operator", operator), slog.String("command", string(r.Command)))
 }
 
 func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {

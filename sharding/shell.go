@@ -133,7 +133,8 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 		return errors.Join(err, s.abandon())
 	}
 	s.node.Transport().HandleRequest(kindQuery, s.router.receiveQuery)
-	s.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), s.router.administer))
+	admin := adminProtocol()
+	s.node.HandleAdmin(adminService, admin.Commands, adminrpc.Serve(admin, s.router.administer))
 	if err := s.addHooks(); err != nil {
 		return errors.Join(err, s.abandon())
 	}

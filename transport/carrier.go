@@ -73,10 +73,32 @@ type AdminCarrier interface {
 	ServeAdmin(handle func(AdminRequest)) error
 }
 
+// AdminRight is the right that a request of an operator uses.
+type AdminRight uint8
+
+const (
+	// AdminRead is the right to query nodes.
+	AdminRead AdminRight = iota
+	// AdminAct is the right to change the state of nodes, for example to let a member leave.
+	AdminAct
+
+	adminRights = 2
+)
+
+// String returns "read" or "act".
+func (r AdminRight) String() string {
+	if r == AdminRead {
+		return "read"
+	}
+	return "act"
+}
+
 // AdminRequest is a request of an operator.
 type AdminRequest struct {
 	// Operator is the name of the operator, as proved by the carrier.
 	Operator string
+	// Right is the right that the request uses. The carrier proves that the operator has it.
+	Right AdminRight
 	// Payload belongs to the handler.
 	Payload []byte
 	// Reply sends the answer. Call it once, from any goroutine. The error is nil or matches
@@ -87,12 +109,13 @@ type AdminRequest struct {
 
 // AdminClient sends requests to nodes for an operator. Its methods are safe for concurrent use.
 type AdminClient interface {
-	// Ask sends a request to the named node, or to any available node if the name is empty, and
-	// waits for the answer or the end of ctx. If the name is empty and the first node does not
-	// answer, a second node may receive the request too. Such a request must be repeatable. The
-	// error matches ErrNoNode if there is no such node, ErrTooLarge if the request has more than
-	// MaxAdminRequest bytes, or is the node's error: see AdminRequest.
-	Ask(ctx context.Context, node string, request []byte) ([]byte, error)
+	// Ask sends a request that uses a right to the named node, or to any available node if the name
+	// is empty, and waits for the answer or the end of ctx. If the name is empty and the first node
+	// does not answer, a second node may receive the request too. Such a request must be
+	// repeatable. The error matches ErrNoNode if there is no such node, ErrDenied if the operator
+	// does not have the right, ErrTooLarge if the request has more than MaxAdminRequest bytes, or
+	// is the node's error: see AdminRequest.
+	Ask(ctx context.Context, right AdminRight, node string, request []byte) ([]byte, error)
 	// Close ends the client.
 	Close() error
 }

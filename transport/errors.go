@@ -32,6 +32,8 @@ var (
 	// ErrHandlerFailed reports that the peer's handler panicked, or that its reply could not be
 	// sent.
 	ErrHandlerFailed = errors.New("transport: request handler failed")
+	// ErrDenied reports that an operator may not send a request.
+	ErrDenied = errors.New("transport: the operator is not permitted to send this request")
 	// ErrNoNode reports that no node answers an operator.
 	ErrNoNode = errors.New("transport: no node answers")
 	// ErrForgotten reports that the peer was forgotten while a request was open.

@@ -38,7 +38,7 @@ type Stats struct {
 	// Saved is the number of bytes saved by compression.
 	Saved uint64
 	// AdminRequests counts the requests of operators. AdminRefused counts the requests that were
-	// rejected because of their size or a full queue.
+	// rejected because of their size or a full queue, or that waited for a minute.
 	AdminRequests, AdminRefused uint64
 	// Peers is the current number of incarnations with links. Requests is the current number of
 	// open requests.

@@ -61,7 +61,15 @@ func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, comm
 type clusterPermissionsCommand struct {
 	User         string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
+	ReadOnly     bool          `help:"Allow an operator to query nodes only, not to change them."`
 	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out, or an operator to create their bucket." placeholder:"TIME"`
+}
+
+func (c *clusterPermissionsCommand) Validate() error {
+	if c.ReadOnly && (c.User == "node" || c.LeaseTimeout != 0) {
+		return errors.New("--read-only is for operators without --lease-timeout")
+	}
+	return nil
 }
 
 func (c *clusterPermissionsCommand) Help() string {
@@ -74,7 +82,11 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 	if err := common.named(); err != nil {
 		return err
 	}
-	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is)
+	right := transport.AdminAct
+	if c.ReadOnly {
+		right = transport.AdminRead
+	}
+	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is, right)
 	if c.User == "node" {
 		permissions, err = nats.NodePermissions(common.Cluster, c.Is)
 	}

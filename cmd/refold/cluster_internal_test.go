@@ -214,6 +214,8 @@ func TestClusterFailures(t *testing.T) {
 		"server address":       {[]string{"--token-file", "", "members"}, l.server.URL()},
 		"unnamed lease":        {[]string{"--cluster", "", "lease-bucket"}, "--cluster is missing"},
 		"lease without token":  {[]string{"--token-file", "", "lease-bucket"}, "--token-file"},
+		"read-only node":       {[]string{"nats-permissions", "node", "x", "--read-only"}, "--read-only"},
+		"read-only leases":     {[]string{"nats-permissions", "operator", "x", "--read-only", "--lease-timeout", "9s"}, "--read-only"},
 		"invalid lease":        {[]string{"lease-bucket", "--lease-timeout", "1ms"}, "Timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,10 +230,13 @@ func TestClusterFailures(t *testing.T) {
 func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.*.x"} {
+	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.act.*.x"} {
 		if status, out, stderr := l.run(t.Context(), "nats-permissions", peer, "x"); status != 0 || !strings.Contains(out, want) {
 			t.Errorf("permissions of a %s: exit status %d, %s%s; want 0 and %q", peer, status, out, stderr, want)
 		}
+	}
+	if status, out, stderr := l.run(t.Context(), "nats-permissions", "operator", "x", "--read-only"); status != 0 || !strings.Contains(out, "refold.lab.admin.read.*.x") || strings.Contains(out, "admin.act") {
+		t.Errorf("permissions of an operator with --read-only: exit status %d, %s%s; want 0 and the subjects of reads only", status, out, stderr)
 	}
 	for peer, want := range map[string]string{"node": "$KV.refold_lease_lab_10000.*", "operator": "$JS.API.STREAM.CREATE.KV_refold_lease_lab_10000"} {
 		if _, out, _ := l.run(t.Context(), "nats-permissions", peer, "x", "--lease-timeout", "10s"); !strings.Contains(out, want) {

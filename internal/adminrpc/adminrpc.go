@@ -5,8 +5,10 @@
 // objects over transport.AdminClient and defines errors, paging and service names. Packages
 // cluster, ddata and sharding each provide one service.
 //
-// A request is a JSON object whose field "service" is the name of a service. A request without this
-// field is for package cluster. A reply is a JSON object that embeds a Head.
+// A request is a JSON object whose field "service" is the name of a service, and whose field
+// "command" is one of its commands. A request without a service is for package cluster. A reply is
+// a JSON object that embeds a Head. The cluster checks the right of each request: see
+// cluster.Node.HandleAdmin.
 package adminrpc
 
 import (
@@ -32,6 +34,8 @@ const (
 type Head struct {
 	// Error is the text of the error. If it is not empty, the reply has no result.
 	Error string `json:"error,omitempty"`
+	// Denied reports that the operator may not send the request.
+	Denied bool `json:"denied,omitempty"`
 	// NoService reports that the node does not have the requested service.
 	NoService bool `json:"no_service,omitempty"`
 	// Reason is the key of the error in Service.Errors. It is empty for all other errors.
@@ -54,6 +58,8 @@ type Reply[A any] interface {
 type Service struct {
 	// Package is the name of the Go package. Error texts begin with it.
 	Package string
+	// Commands are the commands with the rights that they require.
+	Commands map[string]transport.AdminRight
 	// Errors are the errors that clients can match, by their reason: a reply carries the reason,
 	// and the client looks up the error.
 	Errors map[string]error
@@ -74,7 +80,7 @@ func (s *Service) reason(err error) string {
 // error, the handler replaces the Head of the reply with the error; other fields are sent as f
 // returns them.
 func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operator string, q *Q) (A, error)) transport.AdminHandler {
-	return func(ctx context.Context, operator string, request []byte) []byte {
+	return func(ctx context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
 		var q Q
 		var reply A
 		err := json.Unmarshal(request, &q)
@@ -82,21 +88,33 @@ func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operato
 			reply, err = f(ctx, operator, &q)
 		}
 		if err != nil {
-			text := err.Error()
-			*P(&reply).head() = Head{
-				Error: text[:min(len(text), maxError)], Reason: s.reason(err), NoService: s.Missing != nil && errors.Is(err, s.Missing),
-			}
+			*P(&reply).head() = s.failure(err)
 		}
-		b, err := json.Marshal(reply)
-		if err != nil {
-			return []byte(`{"error":"the reply cannot be encoded"}`)
-		}
-		return b
+		return encode(reply)
 	}
 }
 
+// Refuse returns a reply with an error.
+func (s *Service) Refuse(err error) []byte { return encode(s.failure(err)) }
+
+func (s *Service) failure(err error) Head {
+	text := err.Error()
+	return Head{
+		Error: text[:min(len(text), maxError)], Reason: s.reason(err), NoService: s.Missing != nil && errors.Is(err, s.Missing),
+		Denied: errors.Is(err, transport.ErrDenied),
+	}
+}
+
+func encode(reply any) []byte {
+	b, err := json.Marshal(reply)
+	if err != nil {
+		return []byte(`{"error":"the reply cannot be encoded"}`)
+	}
+	return b
+}
+
 // Error is an error that a node reported to an operator. It matches the error in Service.Errors for
-// the reason in the reply.
+// the reason in the reply, or transport.ErrDenied.
 type Error struct {
 	Package string
 	Command string
@@ -123,14 +141,15 @@ type Client struct {
 func NewClient(admin transport.AdminClient, s *Service) *Client { return &Client{admin, s} }
 
 // Ask sends a request to the named node, or to any node if the name is empty, and returns the
-// reply. command is the name of the request in error texts. If the node reports an error, Ask
-// returns the reply together with an *Error; other errors are those of transport.AdminClient.
+// reply. command is the command of the request. It determines the right that the request uses. If
+// the node reports an error, Ask returns the reply together with an *Error; other errors are those
+// of transport.AdminClient.
 func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request any) (*A, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
-	if b, err = c.admin.Ask(ctx, node, b); err != nil {
+	if b, err = c.admin.Ask(ctx, c.service.Commands[command], node, b); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
 	reply := new(A)
@@ -142,6 +161,9 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 		return reply, nil
 	}
 	e := &Error{Package: c.service.Package, Command: command, Text: h.Error, match: c.service.Errors[h.Reason]}
+	if h.Denied {
+		e.match = transport.ErrDenied
+	}
 	if h.NoService {
 		e.match = c.service.Missing
 		if e.match != nil && h.Node == "" && !strings.HasPrefix(e.Text, e.match.Error()) { // the node does not run the package

@@ -48,7 +48,7 @@ func (c OperatorConfig) validate() error {
 type Operator struct {
 	cfg  OperatorConfig
 	nc   *nats.Conn
-	asks loop.Calls
+	asks [2]loop.Calls // by right
 }
 
 var _ transport.AdminClient = (*Operator)(nil)
@@ -67,7 +67,7 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 		nats.Name("refold operator "+cfg.Name),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
-				o.asks.Fail(err) // requests that can no longer succeed
+				o.refused(err)
 			}
 		}),
 	)
@@ -77,11 +77,22 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	return o, nil
 }
 
+// refused ends the requests that cannot succeed because the server refused a subject.
+func (o *Operator) refused(why error) {
+	for right := range o.asks {
+		// The text names the subject. If it is the subject of the other right, requests that use
+		// this right can succeed.
+		if other := asks(o.cfg.Cluster, transport.AdminAct-transport.AdminRight(right)); !strings.Contains(why.Error(), other) {
+			o.asks[right].Fail(fmt.Errorf("%w: %w", transport.ErrDenied, why))
+		}
+	}
+}
+
 // Ask implements transport.AdminClient. It waits at most 10 s if ctx has no deadline. A request to
 // any node waits 2 s for one node and then tries another one. In addition to the errors of the
-// interface it returns transport.ErrDisconnected while no server is connected, errors of NATS such
-// as missing permissions, and the cause of ctx.
-func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
+// interface it returns transport.ErrDisconnected while no server is connected, errors of NATS, and
+// the cause of ctx.
+func (o *Operator) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
 	}
@@ -97,15 +108,18 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 		ctx, cancel = context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 	}
-	ctx, end := o.asks.Begin(ctx) // a context that also ends when the server refuses a subject
+	right = min(right, transport.AdminAct)
+	ctx, end := o.asks[right].Begin(ctx) // a context that also ends when the server refuses a subject
 	defer end()
-	answer, err := o.request(ctx, node, request)
+	answer, err := o.request(ctx, right, node, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, target, o.cfg.Cluster)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
 		// The client's error describes its reconnect buffer, which is disabled.
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
+	case errors.Is(context.Cause(ctx), transport.ErrDenied):
+		return nil, fmt.Errorf("nats: ask %s of cluster %q to %v: %w", target, o.cfg.Cluster, right, context.Cause(ctx))
 	case ctx.Err() != nil && !o.nc.IsConnected():
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
 			target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
@@ -117,9 +131,9 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return answer, nil
 }
 
-func (o *Operator) request(ctx context.Context, node string, request []byte) ([]byte, error) {
+func (o *Operator) request(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	// All nodes may publish to the operator's inbox, so the reply subject is random.
-	subject, reply := ask(o.cfg.Cluster, node, o.cfg.Name), inbox(o.cfg.Cluster, inboxOperator, o.cfg.Name)+"."+rand.Text()
+	subject, reply := ask(o.cfg.Cluster, right, node, o.cfg.Name), inbox(o.cfg.Cluster, inboxOperator, o.cfg.Name)+"."+rand.Text()
 	replies, err := o.nc.SubscribeSync(reply)
 	if err != nil {
 		return nil, err
@@ -215,15 +229,16 @@ func (c *Carrier) admit(m *nats.Msg) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	operator := sender(m.Subject)
+	right, known := rightOf(c.cfg.Cluster, m.Subject)
 	switch {
 	case c.closed:
 		return
-	case !strings.HasPrefix(m.Reply, inbox(c.cfg.Cluster, inboxOperator, operator)+"."):
+	case !known, !strings.HasPrefix(m.Reply, inbox(c.cfg.Cluster, inboxOperator, operator)+"."):
 		c.stats.misdirected.Add(1)
 		return
 	}
 	c.handleAdmin(transport.AdminRequest{
-		Operator: operator, Payload: m.Data,
+		Operator: operator, Right: right, Payload: m.Data,
 		Reply: func(answer []byte, err error) { c.answer(m.Reply, answer, err) },
 	})
 }

@@ -271,7 +271,7 @@ type Stats struct {
 	// permissions.
 	Refused uint64
 	// Misdirected is the number of operators' requests whose reply subject is not in the operator's
-	// inbox. The node ignores them.
+	// inbox, or whose subject names no right. The node ignores them.
 	Misdirected uint64
 }
 

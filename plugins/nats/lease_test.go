@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/lease/leasetest"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
 )
 
 // createBucket creates the bucket of the leases, as an operator.
@@ -113,7 +114,7 @@ func TestLeasePermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := nats.OperatorPermissions("c", "ops")
+	q, err := nats.OperatorPermissions("c", "ops", transport.AdminAct)
 	if err != nil {
 		t.Fatal(err)
 	}

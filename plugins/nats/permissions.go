@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
 )
 
 // Permissions are the subjects that a NATS user may use. The user must not have the permission
@@ -38,15 +39,21 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 }
 
 // OperatorPermissions returns the permissions to send requests to the nodes of a cluster: see
-// [ConnectOperator]. Each node decides which requests it executes.
-func OperatorPermissions(cluster, operator string) (Permissions, error) {
+// [ConnectOperator]. An operator with the right transport.AdminRead can query nodes only. An
+// operator with the right transport.AdminAct can read and act. cluster.Config.Authorize restricts
+// operators further.
+func OperatorPermissions(cluster, operator string, right transport.AdminRight) (Permissions, error) {
 	if err := checkNames(cluster, operator); err != nil {
 		return Permissions{}, err
 	}
-	return Permissions{
-		Publish:   []string{newSubjects(cluster, identity.Node{}).prefix + "admin.*." + token(operator)},
+	p := Permissions{
+		Publish:   []string{asks(cluster, transport.AdminRead) + "*." + token(operator)},
 		Subscribe: []string{inbox(cluster, inboxOperator, operator) + ".>"},
-	}, nil
+	}
+	if right != transport.AdminRead {
+		p.Publish = append(p.Publish, asks(cluster, transport.AdminAct)+"*."+token(operator))
+	}
+	return p, nil
 }
 
 // LeasePermissions returns the permissions for the leases of a cluster with a time-out: see

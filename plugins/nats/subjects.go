@@ -43,18 +43,34 @@ func (s *subjects) join() string { return s.prefix + "join." + s.from + ".*" }
 const anyNode = "@any"
 
 // admin returns the subjects of the node's subscriptions for operators: one for its name and one
-// for any node.
+// for any node. They match the requests of all rights.
 func (s *subjects) admin() (named, any string) {
-	return s.prefix + "admin." + s.from + ".*", s.prefix + "admin." + anyNode + ".*"
+	return s.prefix + "admin.*." + s.from + ".*", s.prefix + "admin.*." + anyNode + ".*"
+}
+
+// asks returns the prefix of the subjects of requests that use a right. A credential that may
+// publish only to the subjects of one right has no other right.
+func asks(cluster string, right transport.AdminRight) string {
+	return root + token(cluster) + ".admin." + right.String() + "."
 }
 
 // ask returns the subject of an operator's request to a node, or to any node if the name is empty.
-func ask(cluster, node, operator string) string {
+func ask(cluster string, right transport.AdminRight, node, operator string) string {
 	to := anyNode
 	if node != "" {
 		to = token(node)
 	}
-	return root + token(cluster) + ".admin." + to + "." + token(operator)
+	return asks(cluster, right) + to + "." + token(operator)
+}
+
+// rightOf returns the right that a request uses, according to its subject.
+func rightOf(cluster, subject string) (right transport.AdminRight, ok bool) {
+	for _, right := range []transport.AdminRight{transport.AdminRead, transport.AdminAct} {
+		if strings.HasPrefix(subject, asks(cluster, right)) {
+			return right, true
+		}
+	}
+	return 0, false
 }
 
 // Kinds of users with an inbox.

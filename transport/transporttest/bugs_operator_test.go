@@ -13,14 +13,14 @@ import (
 // asker is an operator with a bug.
 type asker struct {
 	transport.AdminClient
-	ask func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error)
+	ask func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error)
 }
 
-func (a *asker) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
-	return a.ask(a.AdminClient, ctx, node, request)
+func (a *asker) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+	return a.ask(a.AdminClient, ctx, right, node, request)
 }
 
-func asking(f func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error)) func(transport.AdminClient) transport.AdminClient {
+func asking(f func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error)) func(transport.AdminClient) transport.AdminClient {
 	return func(a transport.AdminClient) transport.AdminClient { return &asker{AdminClient: a, ask: f} }
 }
 
@@ -37,21 +37,24 @@ func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)
 func operatorBugs() map[string]planted {
 	return map[string]planted{
 		"operators have the same name": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
-		"sends each request to any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, _ string, request []byte) ([]byte, error) {
-			return a.Ask(ctx, "", request)
+		"sends each request to any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
+			return a.Ask(ctx, right, "", request)
 		})},
-		"any node is always the first node": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
+		"requests use the right to read": {finds: []string{"OperatorRights"}, operate: taking(func(r *transport.AdminRequest) { r.Right = transport.AdminRead })},
+		"requests use the right to act":  {finds: []string{"OperatorRights"}, operate: taking(func(r *transport.AdminRequest) { r.Right = transport.AdminAct })},
+		"operators share their slots":    {finds: []string{"OperatorSlots"}, hangs: true, operate: taking(func(r *transport.AdminRequest) { r.Operator = "all" })},
+		"any node is always the first node": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 			if node == "" {
 				node = "deaf"
 			}
-			return a.Ask(ctx, node, request)
+			return a.Ask(ctx, right, node, request)
 		})},
 		"errors become answers": {finds: []string{"OperatorErrors", "OperatorBounds"}, operate: taking(func(r *transport.AdminRequest) {
 			reply := r.Reply
 			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }
 		})},
-		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
-			return a.Ask(context.WithoutCancel(ctx), node, request)
+		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+			return a.Ask(context.WithoutCancel(ctx), right, node, request)
 		})},
 		"Close does not wait for operators": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {
 			time.AfterFunc(50*time.Millisecond, func() { _ = t.Close() })

@@ -28,7 +28,7 @@ func operatorChecks() []check {
 					{ops, "b", "b to ops.example: x"},
 					{dev, "a.example:1", "a to dev: x"},
 				} {
-					if got, err := test.asker.Ask(f.ctx, test.to, []byte("x")); string(got) != test.want || err != nil {
+					if got, err := test.asker.Ask(f.ctx, transport.AdminRead, test.to, []byte("x")); string(got) != test.want || err != nil {
 						f.Errorf("Ask %s = %q, %v, want %q", test.to, got, err, test.want)
 					}
 				}
@@ -39,47 +39,60 @@ func operatorChecks() []check {
 			f.serve("zoe", echo("zoe"))
 			ops := f.operator("ops")
 			for range 3 {
-				if got, err := ops.Ask(f.ctx, "", nil); string(got) != "zoe to ops: " || err != nil {
+				if got, err := ops.Ask(f.ctx, transport.AdminRead, "", nil); string(got) != "zoe to ops: " || err != nil {
 					f.Errorf("Ask any = %q, %v", got, err)
+				}
+			}
+		}},
+		{"OperatorRights", "the right of a request reaches the node", func(f *fixture) {
+			f.serve("a", func(_ context.Context, _ string, right transport.AdminRight, _ []byte) []byte {
+				return []byte(right.String())
+			})
+			ops := f.operator("ops")
+			for _, to := range []string{"a", ""} {
+				for _, right := range []transport.AdminRight{transport.AdminRead, transport.AdminAct} {
+					if got, err := ops.Ask(f.ctx, right, to, nil); string(got) != right.String() || err != nil {
+						f.Errorf("Ask with the right to %v = %q, %v", right, got, err)
+					}
 				}
 			}
 		}},
 		{"OperatorNobody", "without a node the error matches ErrNoNode", func(f *fixture) {
 			ops := f.operator("ops")
-			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "", nil))
+			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, transport.AdminRead, "", nil))
 			f.serve("a", echo("a"))
-			f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, "nobody", nil))
+			f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, transport.AdminRead, "nobody", nil))
 		}},
 		{"OperatorErrors", "the error of a node reaches the operator", func(f *fixture) {
-			a := f.serve("a", func(context.Context, string, []byte) []byte { panic("no") })
+			a := f.serve("a", func(context.Context, string, transport.AdminRight, []byte) []byte { panic("no") })
 			ops := f.operator("ops")
-			f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, "a", nil))
+			f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, transport.AdminRead, "a", nil))
 			f.check("HandleAdmin", a.HandleAdmin(nil))
-			f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, "a", nil))
+			f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, transport.AdminRead, "a", nil))
 			f.check("HandleAdmin", a.HandleAdmin(echo("a")))
-			if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
+			if got, err := ops.Ask(f.ctx, transport.AdminRead, "a", nil); string(got) != "a to ops: " || err != nil {
 				f.Errorf("Ask = %q, %v", got, err)
 			}
 		}},
 		{"OperatorBounds", "sizes, running and queued requests are limited", func(f *fixture) {
-			const most, run, wait = 1 << 20, 4, 64
-			sizes := f.serve("sizes", func(_ context.Context, _ string, request []byte) []byte {
+			const most, run, wait = 1 << 20, 4, 16 // of one operator
+			sizes := f.serve("sizes", func(_ context.Context, _ string, _ transport.AdminRight, request []byte) []byte {
 				return make([]byte, most+len(request)-transport.MaxAdminRequest+1)
 			})
 			ops := f.operator("ops")
 			request := make([]byte, transport.MaxAdminRequest+1)
-			f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, "sizes", request))
-			if _, err := ops.Ask(f.ctx, "sizes", request[2:]); err != nil {
+			f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, transport.AdminRead, "sizes", request))
+			if _, err := ops.Ask(f.ctx, transport.AdminRead, "sizes", request[2:]); err != nil {
 				f.Errorf("an answer of %d bytes: %v", most, err)
 			}
-			f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "sizes", request[1:]))
+			f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, transport.AdminRead, "sizes", request[1:]))
 			if n := sizes.Stats().AdminRequests; n < 2 {
 				f.Errorf("%d requests were counted", n)
 			}
 
 			release := make(chan struct{})
 			var running mailbox[int]
-			b := f.serve("b", func(ctx context.Context, _ string, _ []byte) []byte {
+			b := f.serve("b", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
 				running.put(1)
 				block(ctx, release)
 				return []byte("done")
@@ -87,7 +100,7 @@ func operatorChecks() []check {
 			var wg sync.WaitGroup
 			for range run + wait {
 				wg.Go(func() {
-					if got, err := ops.Ask(f.ctx, "b", nil); string(got) != "done" || err != nil {
+					if got, err := ops.Ask(f.ctx, transport.AdminRead, "b", nil); string(got) != "done" || err != nil {
 						f.Errorf("Ask = %q, %v", got, err)
 					}
 				})
@@ -95,7 +108,7 @@ func operatorChecks() []check {
 			f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
 			running.wait(f, run)
 			wg.Go(func() {
-				f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, "b", nil))
+				f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, transport.AdminRead, "b", nil))
 			})
 			f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
 			if n := running.len(); n != run {
@@ -107,22 +120,61 @@ func operatorChecks() []check {
 			close(release)
 			wg.Wait()
 		}},
+		{"OperatorSlots", "an operator with slow reads delays neither other operators nor actions", func(f *fixture) {
+			const run, wait = 4, 16
+			release := make(chan struct{})
+			var running mailbox[int]
+			a := f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, request []byte) []byte {
+				if string(request) == "slow" {
+					running.put(1)
+					block(ctx, release)
+				}
+				return []byte("done")
+			})
+			slow, other := f.operator("slow"), f.operator("other")
+			var wg sync.WaitGroup
+			for range run + wait {
+				wg.Go(func() {
+					if got, err := slow.Ask(f.ctx, transport.AdminRead, "a", []byte("slow")); string(got) != "done" || err != nil {
+						f.Errorf("slow read = %q, %v", got, err)
+					}
+				})
+			}
+			f.until("all slow reads are accepted", func() bool { return a.Stats().AdminRequests == run+wait })
+			running.wait(f, run)
+			ctx, cancel := context.WithTimeout(f.ctx, slotsTimeout)
+			defer cancel()
+			for _, test := range []struct {
+				operator string
+				asker    transport.AdminClient
+				right    transport.AdminRight
+			}{{"another", other, transport.AdminRead}, {"another", other, transport.AdminAct}, {"the same", slow, transport.AdminAct}} {
+				if got, err := test.asker.Ask(ctx, test.right, "a", nil); string(got) != "done" || err != nil {
+					f.Errorf("%v by %s operator during slow reads = %q, %v", test.right, test.operator, got, err)
+				}
+			}
+			if n := running.len(); n != run {
+				f.Errorf("%d slow reads ran at a time, want %d", n, run)
+			}
+			close(release)
+			wg.Wait()
+		}},
 		{"OperatorContext", "a request ends with its context", func(f *fixture) {
 			entered := make(chan struct{})
-			f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+			f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
 				close(entered)
 				<-ctx.Done()
 				return nil
 			})
 			ops := f.operator("ops")
 			f.endsWithContext("Ask", entered, func(ctx context.Context) error {
-				_, err := ops.Ask(ctx, "a", nil)
+				_, err := ops.Ask(ctx, transport.AdminRead, "a", nil)
 				return err
 			})
 		}},
 		{"OperatorClose", "Close ends the context of a handler and waits for it", func(f *fixture) {
 			entered, returned := make(chan struct{}), make(chan struct{})
-			a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+			a := f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
 				close(entered)
 				block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
 				close(returned)
@@ -133,7 +185,7 @@ func operatorChecks() []check {
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
-			wg.Go(func() { _, _ = ops.Ask(ctx, "a", nil) })
+			wg.Go(func() { _, _ = ops.Ask(ctx, transport.AdminRead, "a", nil) })
 			<-entered
 			f.check("Close", a.Close())
 			select {
@@ -146,7 +198,7 @@ func operatorChecks() []check {
 				ctx, cancel := context.WithTimeout(f.ctx, patience) // requests to the closing node are lost
 				defer cancel()
 				patience *= 2
-				got, err := ops.Ask(ctx, "a", nil)
+				got, err := ops.Ask(ctx, transport.AdminRead, "a", nil)
 				if err == nil {
 					f.Fatalf("after Close the node answered %q", got)
 				}
@@ -155,6 +207,9 @@ func operatorChecks() []check {
 		}},
 	}
 }
+
+// slotsTimeout limits the requests that must not wait for slow ones.
+const slotsTimeout = time.Minute
 
 func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 	f.Helper()
@@ -165,7 +220,7 @@ func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 
 // echo returns a handler that answers with its name, the operator and the request.
 func echo(name string) transport.AdminHandler {
-	return func(_ context.Context, operator string, request []byte) []byte {
+	return func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
 		return fmt.Appendf(nil, "%s to %s: %s", name, operator, request)
 	}
 }

@@ -62,7 +62,8 @@ type site struct {
 	proxy *cluster.Proxy
 }
 
-// hostileWorld is a cluster of healthy nodes and the credential of the node x.
+// hostileWorld is a cluster of healthy nodes, and the credentials of the node x and of two operators:
+// reader has the right to read, ops has the right to act.
 type hostileWorld struct {
 	*testing.T
 
@@ -77,7 +78,15 @@ type hostileWorld struct {
 
 func newHostileWorld(t *testing.T) *hostileWorld {
 	t.Helper()
-	w := &hostileWorld{T: t, server: natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})}), sums: map[string]int{}}
+	users := nodes(t, []string{"a", "b", "x"})
+	for name, right := range map[string]transport.AdminRight{"reader": transport.AdminRead, "ops": transport.AdminAct} {
+		p, err := nats.OperatorPermissions(clusterName, name, right)
+		if err != nil {
+			t.Fatal(err)
+		}
+		users = append(users, natstest.User{Name: name, Permissions: p})
+	}
+	w := &hostileWorld{T: t, server: natstest.Start(t, natstest.Config{Users: users}), sums: map[string]int{}}
 	journal := inmem.NewJournal()
 	for _, name := range []string{"a", "b"} {
 		s := &site{Node: joinPlain(t, w.server.Access(t, name), name)}
