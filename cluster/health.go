@@ -38,7 +38,7 @@ func (n *Node) Ready() error {
 	}
 	select {
 	case <-n.stopped:
-		return ErrShuttingDown
+		return n.shuttingDown()
 	default:
 	}
 	switch status := s.Status(n.self); {

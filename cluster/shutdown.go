@@ -269,7 +269,7 @@ type shutdownHooks struct {
 // concurrently. The context of f ends when the phase times out; then the shutdown continues without
 // waiting for f. An error of f is logged with the name. The returned function removes f; it is
 // never nil. The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f is not
-// called.
+// called. If the membership of the node has ended, the error also matches the reason, see Err.
 func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func(), err error) {
 	nothing := func() {}
 	switch {
@@ -282,7 +282,7 @@ func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) erro
 	n.phases.mu.Lock()
 	defer n.phases.mu.Unlock()
 	if p < n.phases.begun {
-		return nothing, fmt.Errorf("%w: phase %v has begun: cannot register function %q", ErrShuttingDown, p, name)
+		return nothing, fmt.Errorf("%w: phase %v has begun: cannot register function %q", n.shuttingDown(), p, name)
 	}
 	n.phases.hooks[p] = append(n.phases.hooks[p], added)
 	return func() {
@@ -290,6 +290,14 @@ func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) erro
 		defer n.phases.mu.Unlock()
 		n.phases.hooks[p] = slices.DeleteFunc(n.phases.hooks[p], func(other *hook) bool { return other == added })
 	}, nil
+}
+
+// shuttingDown returns ErrShuttingDown. If the membership has ended, it also matches the reason.
+func (n *Node) shuttingDown() error {
+	if why := n.events.current().Err; why != nil {
+		return fmt.Errorf("%w: %w", ErrShuttingDown, why)
+	}
+	return ErrShuttingDown
 }
 
 // of marks a phase as begun and returns its hooks.

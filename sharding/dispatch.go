@@ -126,7 +126,7 @@ func (s *shell) queueOwn(g *fastPath, c envelope) error {
 	case errors.Is(err, loop.ErrFull):
 		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, s.opts.Tuning.BufferSize)
 	case err != nil || !g.Wait(shardcore.Own, queuedCommand{own: &c}):
-		return ErrStopped
+		return s.stopped()
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (s *shell) closePaths() {
 // refuseQueued reports to the sender of a queued command that the loop has ended.
 func (s *shell) refuseQueued(c queuedCommand) {
 	if c.own != nil {
-		c.own.message.Answer(nil, ErrStopped)
+		c.own.message.Answer(nil, s.stopped())
 		return
 	}
 	p := &c.peer.Packet

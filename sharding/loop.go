@@ -108,7 +108,9 @@ func (s *shell) stepPending() {
 func (s *shell) updateMembers() {
 	state := s.node.State()
 	in := shardcore.Members{Suspended: state.Suspended}
-	if !state.Stopped {
+	if state.Stopped {
+		closeOnce(s.nodeEnded)
+	} else {
 		in.Members = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
 	}
 	s.step(in)
@@ -236,6 +238,9 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 
 func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	err := refusal(r.Reason)
+	if r.Reason == shardcore.Stopped {
+		err = s.stopped()
+	}
 	if r.Reason == shardcore.Abandoned {
 		s.reportDropped(r.Message.Entity, true, err)
 		return

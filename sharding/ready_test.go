@@ -6,9 +6,11 @@ package sharding_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -61,5 +63,46 @@ func TestAwaitReady(t *testing.T) {
 		b.Stop()
 		<-b.Done()
 		always(b, "ended, ready and refused", sharding.ErrStopped)
+	})
+}
+
+// TestNameInUse checks that the errors of a region name the reason if its node cannot join because
+// another node uses its name.
+func TestNameInUse(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		all := w.cluster("a", "b")
+		heal := w.network.Partition([]string{"a"}, []string{"b"})
+		second := w.start("b")
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := ask(w, second, id(1), write{})
+			waiting <- err
+		}()
+		soon, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := second.region.AwaitReady(soon); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not joined the cluster") {
+			w.Errorf("AwaitReady of a node that is joining = %v, want a time-out that names this cause", err)
+		}
+		heal()
+		ready := second.region.AwaitReady(w.Context())
+		select {
+		case <-second.region.Done():
+			w.Error("AwaitReady waited for the end of the region, which waits for the command")
+		default:
+		}
+		waited := <-waiting
+		<-second.region.Done()
+		_, later := ask(w, second, id(1), write{})
+		_, state := second.region.State(w.Context())
+		_, hosted := sharding.Host(w.Context(), second.Node, second.rt, diaries("b"), w.opts(second))
+		if !errors.Is(hosted, cluster.ErrShuttingDown) || !errors.Is(hosted, cluster.ErrNameInUse) {
+			w.Errorf("Host on a node whose name is in use = %v, want ErrShuttingDown and ErrNameInUse", hosted)
+		}
+		for call, err := range map[string]error{"AwaitReady": ready, "Ask before the end": waited, "Ask after the end": later, "State": state} {
+			if !errors.Is(err, sharding.ErrStopped) || !errors.Is(err, cluster.ErrNameInUse) || !strings.Contains(err.Error(), all[1].Self().String()) {
+				w.Errorf("%s on a node whose name is in use: %v, want ErrStopped and ErrNameInUse with the owner of the name", call, err)
+			}
+		}
 	})
 }

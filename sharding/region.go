@@ -200,22 +200,27 @@ func (r *Region[S]) ShardOf(id string) (Shard, error) {
 
 // AwaitReady waits until the region is registered with a coordinator, so that entities can be
 // reached. The error is that of ctx, or matches ErrMismatch or ErrStopped. If the region has
-// stopped, it always matches ErrStopped.
+// stopped, it always matches ErrStopped. If the node has ended, it also matches the reason, for
+// example cluster.ErrNameInUse.
 func (r *Region[S]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.shell.ready:
 	case <-r.shell.refusal:
+	case <-r.shell.nodeEnded: // the region ends later, when its commands have ended
 	case <-ctx.Done():
 	case <-r.shell.done:
 	}
 	// Several channels may be ready; the order of these cases decides.
 	switch {
-	case isClosed(r.shell.done):
-		return fmt.Errorf("%w: type %q", ErrStopped, r.shell.name)
+	case isClosed(r.shell.done), isClosed(r.shell.nodeEnded) && !r.Ready():
+		return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.shell.name, r.shell.stopped())
 	case r.Ready():
 		return nil
 	case isClosed(r.shell.refusal):
 		return cmp.Or(r.shell.mismatchErr(), ErrMismatch)
+	}
+	if !r.shell.node.State().Joined {
+		return fmt.Errorf("sharding: wait for a coordinator of type %q: node %v has not joined the cluster: %w", r.shell.name, r.shell.node.Self(), context.Cause(ctx))
 	}
 	return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.shell.name, context.Cause(ctx))
 }
@@ -317,7 +322,7 @@ func (s *shell) call(ctx context.Context, f func()) error {
 			f()
 		}
 	}) {
-		return ErrStopped
+		return s.stopped()
 	}
 	select {
 	case <-called:

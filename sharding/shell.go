@@ -72,6 +72,7 @@ type shell struct {
 	background    sync.WaitGroup
 	hooks         []func()
 	ready         chan struct{} // closed at the first registration
+	nodeEnded     chan struct{} // closed when the membership of the node has ended
 	regionStopped chan struct{} // closed when all goroutines and entities of the region have ended
 	done          chan struct{}
 }
@@ -86,7 +87,7 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), paths: make([]fastPath, opts.Shards),
 		inbox:     loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes}),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
-		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
+		refusal: make(chan struct{}), ready: make(chan struct{}), nodeEnded: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	for n := range s.paths {
 		s.paths[n].shard = Shard(n)
@@ -146,6 +147,7 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	s.router.mu.Unlock()
 	s.updateMembers() //nolint:contextcheck // the loop uses its own context
 	s.background.Go(func() { s.followMembers(s.ctx) })
+	s.background.Go(func() { s.followJoin(s.ctx) })
 	go s.run() //nolint:contextcheck // the loop uses its own context
 	if s.store == nil {
 		return nil
@@ -165,6 +167,14 @@ func (s *shell) abandon() error {
 	s.cancel()
 	close(s.done)
 	return s.closeStores()
+}
+
+// stopped returns ErrStopped. If the node has ended, the error also matches the reason.
+func (s *shell) stopped() error {
+	if why := s.node.State().Err; why != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, why)
+	}
+	return ErrStopped
 }
 
 func (s *shell) closeStores() error {
@@ -207,9 +217,20 @@ func (s *shell) followMembers(ctx context.Context) {
 	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,
 		cluster.ShuttingDown, cluster.Suspended, cluster.Resumed) {
-		s.membersChanged.Store(true)
-		s.inbox.Ready.Set()
+		s.notifyMembers()
 	}
+}
+
+// followJoin reports the end of a node that cannot join, which is no event.
+func (s *shell) followJoin(ctx context.Context) {
+	if s.node.AwaitJoined(ctx) != nil {
+		s.notifyMembers()
+	}
+}
+
+func (s *shell) notifyMembers() {
+	s.membersChanged.Store(true)
+	s.inbox.Ready.Set()
 }
 
 // endRegion passes a Leave or a Stop to the machine and waits for the end of the region.
