@@ -210,8 +210,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	conn := c.conns[1]
 	named, any := c.subjects.admin()
 	for _, subject := range []string{named, any} {
-		// In a queue group one node receives each request.
-		sub, err := conn.nc.QueueSubscribe(subject, "refold", c.admit)
+		sub, err := conn.nc.QueueSubscribe(subject, adminQueue, c.admit)
 		if err != nil {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
 		}

@@ -365,7 +365,14 @@ func TestHostileSubscriptions(t *testing.T) {
 			_, failed := nc.QueueSubscribe(subject, "refold", hear)
 			must(t, err, failed)
 		}
-		until(t, "refusal of each subscription of "+user, func() bool { return refused.Load() >= int64(2*len(subjects)) })
+		attempts := 2 * len(subjects)
+		for _, subject := range []string{"refold.test.admin.*.@any.*", "refold.test.admin.act.@any.*", "refold.test.admin.*.mallory.*"} {
+			_, err := nc.SubscribeSync(subject) // outside of the queue group, it would copy the requests to other nodes
+			_, failed := nc.QueueSubscribeSync(subject, "own")
+			must(t, err, failed)
+			attempts += 2
+		}
+		until(t, "refusal of each subscription of "+user, func() bool { return refused.Load() >= int64(attempts) })
 	}
 	b.wantHealthy()
 }

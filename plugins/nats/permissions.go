@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Permissions are the subjects that a NATS user may use. The user must not have the permission
+// Permissions are the subjects that a NATS user may use. A subject that is followed by a space and
+// the name of a queue group may be used only for subscriptions in this group. The user must not have the permission
 // allow_responses as well: a server does not check the reply subject of a message, so the user
 // could send a message to itself and then publish to any subject as a response.
 type Permissions struct{ Publish, Subscribe []string }
@@ -34,7 +35,9 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 	}
 	p.Publish = append(p.Publish, s.prefix+"join.*."+s.from, inbox(cluster, inboxOperator, "*")+".>")
 	named, any := s.admin()
-	p.Subscribe = append(p.Subscribe, s.join(), named, any)
+	// Outside of the queue group, a node would receive copies of the requests to other nodes, and
+	// could answer them first.
+	p.Subscribe = append(p.Subscribe, s.join(), named+" "+adminQueue, any+" "+adminQueue)
 	return p, nil
 }
 

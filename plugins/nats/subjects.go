@@ -39,6 +39,10 @@ func (s *subjects) lane(lane transport.Lane) string {
 
 func (s *subjects) join() string { return s.prefix + "join." + s.from + ".*" }
 
+// adminQueue is the queue group of the nodes' subscriptions for operators. One node of the group
+// receives each request.
+const adminQueue = "refold"
+
 // anyNode replaces the name of a node. No name contains an "@".
 const anyNode = "@any"
 
