@@ -28,10 +28,10 @@ type Input struct {
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
-	// Err is the outcome of NotStored, Recovered, Probed and Fenced. For Kill, Err is the error for
+	// Err is the outcome of NotStored, Recovered, Refreshed, Probed and Fenced. For Kill, Err is the error for
 	// waiting callers. It must match ErrStopped; nil means ErrStopped.
 	Err error
-	// Recovery is the result of Recovered.
+	// Recovery is the result of Recovered and Refreshed.
 	Recovery Recovery
 	// LastNr is, for Probed, the sequence number of the last event in the unbroken run of this
 	// incarnation's own events that begins at the start of the probe. If there is no such event,
@@ -69,6 +69,9 @@ const (
 	Probed
 	// Recovered is the result of a Recover.
 	Recovered
+	// Refreshed is the result of a Refresh. Recovery holds the last event and a new writer ID. Err
+	// reports that the instance must be recovered.
+	Refreshed
 	// Woken reports that the back-off has elapsed.
 	Woken
 	// Saved reports that the save of a due snapshot has ended.
@@ -118,6 +121,9 @@ type Effects struct {
 	Save []*State
 	// Recover requests a recovery with a new instance. The shell resets the stream first.
 	Recover bool
+	// Refresh requests that the events after the last one in the journal are applied to the instance.
+	// The shell answers with Refreshed. Nothing else uses the instance before the answer.
+	Refresh bool
 	// Wake requests Woken after this duration; 0 means no request.
 	Wake time.Duration
 	// More requests Continue.

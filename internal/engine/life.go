@@ -15,7 +15,36 @@ import (
 
 func (m *Machine) recover(out *Effects) {
 	m.phase = recovering
+	m.fresh = int32(m.stash.n) //nolint:gosec // a count of envelopes in memory
 	out.Recover = true
+}
+
+// refresh requests a Refresh, unless the machine decides no message for another reason. It covers the
+// messages that wait now. Older messages may return to the front of the stash later. The count then
+// covers fewer of the others, which are decided after the next refresh.
+func (m *Machine) refresh(out *Effects) {
+	if !m.cfg.Shared || m.fresh > 0 || m.phase != ready || m.head != nil || m.outstanding > 0 || m.broken != nil {
+		return
+	}
+	m.phase = refreshing
+	m.fresh = int32(m.stash.n) //nolint:gosec // see recover
+	out.Refresh = true
+}
+
+// refreshed continues on the refreshed instance. If other machines have written, this one takes a
+// new writer ID: a writer never appends after a later writer.
+func (m *Machine) refreshed(in Input, out *Effects) {
+	switch {
+	case m.phase != refreshing:
+	case in.Err != nil:
+		m.recover(out)
+	default:
+		m.phase = ready
+		if in.Recovery.SequenceNr > m.applied {
+			m.applied, m.durable = in.Recovery.SequenceNr, in.Recovery.SequenceNr
+			m.lastTime, m.writer = in.Recovery.Time, in.Recovery.Writer
+		}
+	}
 }
 
 func (m *Machine) recovered(in Input, out *Effects) {

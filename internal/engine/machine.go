@@ -28,6 +28,10 @@ type Config struct {
 	MaxPending int
 	// Sequential switches pipelining off.
 	Sequential bool
+	// Shared reports that other machines write to the same entity. The machine then decides a message
+	// only after a Refresh that began after the message had arrived, and decides a message whose write
+	// conflicts again.
+	Shared bool
 	// MinBackoff and MaxBackoff limit the exponential back-off. Jitter extends it by up to this
 	// fraction.
 	MinBackoff, MaxBackoff time.Duration
@@ -52,6 +56,7 @@ const (
 	absent phase = iota
 	recovering
 	ready
+	refreshing
 	settling
 	fencing
 	probing
@@ -89,6 +94,7 @@ type Machine struct {
 	holding     int32 // units that hold back replies
 	outstanding int32 // units that the shell holds
 	limit       int32 // of the stash during a back-off
+	fresh       int32 // with Config.Shared: the first messages of the stash that may be decided
 	laters      uint32
 	failures    uint16
 	panics      uint16
@@ -124,6 +130,8 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 		m.probed(in, out)
 	case Recovered:
 		m.recovered(in, out)
+	case Refreshed:
+		m.refreshed(in, out)
 	case Woken:
 		m.woken(out)
 	case Saved:
@@ -228,7 +236,7 @@ func (m *Machine) answer(out *Effects, e *Envelope, err error) {
 
 func (m *Machine) canDecide() bool {
 	return m.phase == ready && m.broken == nil && m.barriers == 0 && !m.blocked &&
-		int(m.ops) < m.cfg.MaxPending && (!m.cfg.Sequential || m.holding == 0)
+		int(m.ops) < m.cfg.MaxPending && (!m.cfg.Sequential || m.holding == 0) && (!m.cfg.Shared || m.fresh > 0)
 }
 
 // decide calls the aggregate with a message and appends the result to the pending list.
@@ -343,12 +351,17 @@ const stepsPerPump = 64
 func (m *Machine) pump(out *Effects) (more bool) {
 	for n := 0; ; n++ {
 		m.advance(out)
-		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) || m.stash.n == 0 || !m.canDecide() {
+		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) || m.stash.n == 0 {
+			return false
+		}
+		if !m.canDecide() {
+			m.refresh(out)
 			return false
 		}
 		if n == stepsPerPump {
 			return true
 		}
+		m.fresh--
 		m.decide(m.stash.Pop(), out)
 	}
 }

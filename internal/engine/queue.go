@@ -21,7 +21,8 @@ type Envelope struct {
 	// Caller waits for the reply; nil if none is expected.
 	Caller Caller
 
-	next *Envelope
+	conflicts uint8 // how often its write has conflicted, with Config.Shared
+	next      *Envelope
 }
 
 // Queue is a first-in, first-out list of envelopes. An envelope is in at most one queue. The zero

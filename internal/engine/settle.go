@@ -133,7 +133,7 @@ func (m *Machine) woken(out *Effects) {
 		m.recover(out)
 	case fencing, probing:
 		m.fence(out) // a stored fence is reported as a conflict
-	case absent, recovering, ready, settling:
+	case absent, recovering, ready, refreshing, settling:
 	}
 }
 
@@ -187,7 +187,12 @@ func (m *Machine) conclude(cause error, out *Effects) {
 
 	var again Queue
 	bySignal := m.failed != nil && m.failed.op.Env.Signal
-	if m.failed != nil {
+	switch {
+	case m.failed == nil:
+	case m.mayRetry(m.failed.op, cause):
+		m.failed.op.Env.conflicts++
+		cause = nil
+	default:
 		m.giveUp(m.failed.op, cause, out)
 	}
 	for s := m.head; s != nil; s = s.next {
@@ -211,6 +216,17 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.stash.Prepend(&again)
 	m.dropPending()
 	m.restart(cause, bySignal, out)
+}
+
+// maxConflicts limits how often a message is decided again because its write conflicts.
+const maxConflicts = 32
+
+// mayRetry reports whether the message of a failed op is decided again. Each recovery sends
+// RecoveryCompleted itself.
+func (m *Machine) mayRetry(op *Op, cause error) bool {
+	_, recovery := op.Env.Message.(RecoveryCompleted)
+	return m.cfg.Shared && errors.Is(cause, journal.ErrConflict) && op.open > 0 && !op.touched && !op.stored && !recovery &&
+		op.Env.conflicts < maxConflicts
 }
 
 // giveUp answers an op with a unit that is not stored, and the messages that the op resolves.

@@ -136,6 +136,9 @@ func (s *simulation) start() {
 // run takes random steps until no step is possible.
 func (s *simulation) run() {
 	s.start()
+	if s.cfg.Shared {
+		s.start()
+	}
 	for steps := 0; ; steps++ {
 		if steps > 100_000 {
 			s.errorf("the simulation does not end")
@@ -231,7 +234,7 @@ func (s *simulation) addFaults(can []func()) []func() {
 		can = append(can, s.crash)
 	}
 	if s.chance(2) && len(s.nodes) < 3 {
-		s.staleReads = true
+		s.staleReads = !s.cfg.Shared
 		can = append(can, func() { s.start() })
 	}
 	if s.next > 0 && s.chance(10) {
@@ -545,6 +548,12 @@ func (n *node) perform() {
 		n.broken = false
 		n.inputs = append(n.inputs, n.recover)
 	}
+	if o.Refresh {
+		if len(n.queue)+len(n.acks) > 0 {
+			s.errorf("the machine requested a refresh while writes are in flight")
+		}
+		n.inputs = append(n.inputs, n.refresh)
+	}
 	if o.Wake > 0 {
 		s.hits["back-off"]++
 		pause := o.Wake
@@ -598,6 +607,28 @@ func (n *node) recover() {
 	n.step(engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
 		SequenceNr: uint64(len(s.disk)), Time: s.now, Replayed: uint64(s.rng.IntN(3)), Writer: n.writer,
 	}})
+}
+
+// refresh reads the disk, and delivers the result in a later step.
+func (n *node) refresh() {
+	s := n.sim
+	if s.chaos && s.chance(10) {
+		s.printf("%d: refresh lost", n.name)
+		n.step(engine.Input{Kind: engine.Refreshed, Err: errLost})
+		return
+	}
+	events, highest := s.disk.events(), uint64(len(s.disk))
+	s.printf("%d: refresh to %d", n.name, highest)
+	n.inputs = append(n.inputs, func() {
+		in := engine.Input{Kind: engine.Refreshed, Recovery: engine.Recovery{SequenceNr: highest, Time: s.now}}
+		if highest > n.machine.SequenceNr() {
+			s.hits["refresh finds events"]++
+			s.writers++
+			n.agg.state, n.writer = events, fmt.Sprintf("w%d", s.writers)
+			in.Recovery.Writer = n.writer
+		}
+		n.step(in)
+	})
 }
 
 // answer records an answer, and checks that it may leave now.

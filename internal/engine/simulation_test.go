@@ -196,6 +196,32 @@ func TestChaos(t *testing.T) {
 	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2")
 }
 
+// TestShared runs two or more machines with Config.Shared over one journal. No reply may be stale, also
+// while writes are lost and machines crash, and a conflict is answered only after many attempts.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	simulate(t, func(seed uint64) *simulation {
+		s := newSimulation(seed)
+		s.chaos, s.cfg.Shared = true, true
+		kinds := everyday
+		if s.chance(50) {
+			kinds = slices.Concat(kinds, stashing, stopping)
+		}
+		s.generate(1+s.rng.IntN(40), kinds)
+		if s.chance(50) {
+			s.assignFates(fateRejected, fateConflict, fateNotSent, fateLost, fateLanded, fateUnavailable, fateLate)
+		}
+		s.run()
+		s.checkAnswers()
+		for _, m := range s.commands {
+			if s.plain[m.name] && s.answers[m.name] == "error conflict" {
+				s.errorf("the reply to %s is a conflict: %s", m.name, format(m.acts))
+			}
+		}
+		return s
+	}, "crash", "late write landed", "fence stored", "probe finds 2", "refresh finds events")
+}
+
 // checkAnswers compares the answers with the final content of the journal.
 func (s *simulation) checkAnswers() {
 	seen := make(map[string]bool)
