@@ -183,12 +183,12 @@ func (s *simulation) act() bool {
 	return busy
 }
 
-// deliver passes the next command to a machine, usually to the newest one.
+// deliver passes the next command to a machine: usually to the newest one, with Shared to any.
 func (s *simulation) deliver() {
 	m := s.commands[s.next]
 	s.next++
 	n := s.nodes[len(s.nodes)-1]
-	if s.chance(30) {
+	if s.cfg.Shared || s.chance(30) {
 		n = s.nodes[s.rng.IntN(len(s.nodes))]
 	}
 	c := newCaller(m)

@@ -207,7 +207,7 @@ func TestShared(t *testing.T) {
 		if s.chance(50) {
 			kinds = slices.Concat(kinds, stashing, stopping)
 		}
-		s.generate(1+s.rng.IntN(40), kinds)
+		s.generate(20+s.rng.IntN(40), slices.Concat(kinds, slices.Repeat([]string{"reply", "persist(@a) reply"}, 10)))
 		if s.chance(50) {
 			s.assignFates(fateRejected, fateConflict, fateNotSent, fateLost, fateLanded, fateUnavailable, fateLate)
 		}
