@@ -54,6 +54,9 @@ func (e *entity) perform(out *engine.Effects) {
 		e.absent, e.passivates = false, false
 		e.recover()
 	}
+	if out.Refresh {
+		e.refresh()
+	}
 	if out.Wake > 0 {
 		e.needExtra().backoff = time.AfterFunc(out.Wake, func() { e.post(engine.Input{Kind: engine.Woken}) })
 	}
@@ -155,6 +158,9 @@ func (e *entity) durable(seqNr uint64) {
 func (e *entity) failed(cause error) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
+	if errors.Is(cause, ErrConflict) && e.host.hooks.Route == nil && !e.host.opts.SharedJournal {
+		attrs = append(attrs, slog.String("hint", "another runtime writes to this entity: use package sharding or HostOptions.SharedJournal"))
+	}
 	if p, ok := errors.AsType[*PanicError](cause); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}

@@ -37,6 +37,8 @@ type history struct {
 	store   *inmem.SnapshotStore
 	readers bool // some operations only read; false if two runtimes write
 	patient bool // callers have no deadline
+	shared  bool // several runtimes share the journal, with HostOptions.SharedJournal
+	kept    *keeping
 	clock   atomic.Int64
 
 	mu        sync.Mutex
@@ -44,6 +46,7 @@ type history struct {
 	recorded  []porcupine.Operation
 	unknown   int
 	surelyNot int
+	rivalry   []error // conflicts, and histories that the replay filter rejected
 }
 
 // operation is one command of a history: a post, or a read if count is 0.
@@ -62,11 +65,31 @@ type outcome struct {
 func newHistory(t *testing.T, seed uint64) *history {
 	t.Helper()
 	h := &history{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), typ: ledgerType(), readers: true}
-	h.faulty = journaltest.NewFaulty(inmem.NewJournal())
+	h.kept = &keeping{Journal: inmem.NewJournal()}
+	h.faulty = journaltest.NewFaulty(h.kept)
 	h.journal = &slowJournal{Journal: h.faulty, rng: rand.New(rand.NewPCG(seed, 2))}
 	h.store = inmem.NewSnapshotStore()
 	h.typ.DisablePipelining = seed%2 == 1
 	return h
+}
+
+// keeping keeps the events that are deleted, so that a test sees the complete history of an entity.
+type keeping struct {
+	journal.Journal
+	mu      sync.Mutex
+	deleted []journal.Event
+}
+
+func (k *keeping) DeleteTo(ctx context.Context, id string, to uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for e, err := range k.Replay(ctx, id, uint64(len(k.deleted))+1, to) {
+		if err != nil {
+			return err
+		}
+		k.deleted = append(k.deleted, e)
+	}
+	return k.Journal.DeleteTo(ctx, id, to)
 }
 
 // slowJournal delays each append, or stalls it until it is released.
@@ -132,7 +155,7 @@ func (h *history) open() *eventsourcing.Runtime {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	opts := eventsourcing.HostOptions{MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}
+	opts := eventsourcing.HostOptions{SharedJournal: h.shared, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}
 	if h.seed%5 == 0 {
 		opts.PassivateAfter = 2 * time.Millisecond
 	}
@@ -196,6 +219,9 @@ func (h *history) record(client int, in operation, out seen, err error, call int
 	o := outcome{known: err == nil, seen: out, refused: errors.Is(err, errEven)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, filtered := errors.AsType[*journal.ViolationError](err); filtered || errors.Is(err, eventsourcing.ErrConflict) {
+		h.rivalry = append(h.rivalry, err)
+	}
 	switch certainty(err) {
 	case surelyNot:
 		h.surelyNot++
@@ -219,10 +245,14 @@ func (h *history) log() []int {
 	h.t.Helper()
 	registry := codec.Types(codec.Name[entry]("entry"))
 	var log []int
-	for e, err := range h.faulty.Unwrap().Replay(context.Background(), "ledger|1", 1, journal.MaxSequenceNr) {
+	all := h.kept.deleted
+	for e, err := range h.kept.Replay(context.Background(), "ledger|1", uint64(len(all))+1, journal.MaxSequenceNr) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
+		all = append(all, e)
+	}
+	for _, e := range all {
 		if e.IsFence() {
 			continue
 		}

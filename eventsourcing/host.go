@@ -72,6 +72,19 @@ type HostOptions struct {
 	// BackoffJitter extends a pause by a random fraction of up to this value. Defaults to 0.2;
 	// negative means none.
 	BackoffJitter float64
+	// SharedJournal lets several runtimes without package sharding host the type over one journal.
+	// Without it, a runtime that does not write answers from a state that other runtimes have
+	// outdated, and a write after one of theirs fails with ErrConflict.
+	//
+	// With SharedJournal, the runtime reads the sequence number of the entity's last event before
+	// each command (once for all commands that wait), and applies newer events first. A command
+	// whose write conflicts is handled again, up to 32 times. So replies are as exact as with one
+	// runtime, at the price of one read per command. Set it in all runtimes that host the type.
+	//
+	// Timers, stashed commands and replies of ReplyLater stay within one runtime. Each runtime with the
+	// entity in memory sends StateTimeout, until an event changes the deadline. SharedJournal excludes
+	// package sharding, Type.Parts and a limited Recovery.
+	SharedJournal bool
 	// PassivateAfter stops an entity that has handled no command for this time and has no work, such
 	// as an unconfirmed delivery. Defaults to never.
 	PassivateAfter time.Duration
@@ -98,6 +111,9 @@ func (o HostOptions) validate() error {
 		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, want 0 <= MinBackoff <= MaxBackoff", o.MinBackoff, o.MaxBackoff)
 	}
 	fielderror.NotNegative(&errs, "HostOptions.PassivateAfter", o.PassivateAfter)
+	if o.SharedJournal && (o.Recovery.Disabled || o.Recovery.readOnly()) {
+		errs.Addf("HostOptions.SharedJournal", "is set, but Recovery limits the events")
+	}
 	if o.Overflow > OverflowFail {
 		errs.Addf("HostOptions.Overflow", "is %d, which is unknown", o.Overflow)
 	}
@@ -183,10 +199,14 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", m.name))
 	}
 	h := &host{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
-	if s := hosting.ShardingOf(opts.hostOption); s != nil {
+	s := hosting.ShardingOf(opts.hostOption)
+	if s != nil {
 		h.hooks, s.Host = s.Hooks, shardedHost{h}
-		h.nodeLocal = hosting.NodeLocal(rt.journal, rt.snapshots)
 	}
+	if opts.SharedJournal && (s != nil || len(m.parts) > 0) {
+		return nil, fmt.Errorf("%w: HostOptions.SharedJournal: package sharding, and types with Type.Parts, need one owner of each entity", ErrInvalid)
+	}
+	h.nodeLocal = (s != nil || opts.SharedJournal) && hosting.NodeLocal(rt.journal, rt.snapshots)
 	if h.nodeLocal && m.snapshots.deleteEvents {
 		return nil, fmt.Errorf("%w: Type.Snapshots.DeleteEvents: the snapshot store is local to this node, and the journal is not: "+
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
@@ -199,6 +219,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		Overflow:      engine.Overflow(opts.Overflow),
 		MaxPending:    opts.MaxPending,
 		Sequential:    m.sequential,
+		Shared:        opts.SharedJournal && rt.journal != nil,
 		MinBackoff:    opts.MinBackoff,
 		MaxBackoff:    opts.MaxBackoff,
 		Jitter:        opts.BackoffJitter,

@@ -38,12 +38,40 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
+// TestLinearizableShared is TestLinearizable for two runtimes that share the journal. The runtimes
+// handle the commands of the clients in turn. In half of the histories retention deletes events. No
+// caller receives a conflict.
+func TestLinearizableShared(t *testing.T) {
+	t.Parallel()
+	for seed := range *historiesFlag {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHistory(t, seed)
+				h.shared, h.typ.Snapshots.DeleteEvents = true, seed/6%2 == 0
+				h.run(seed/2%3 > 0, seed/2%3 > 1)
+				h.checkHistory()
+				if len(h.rivalry) > 0 {
+					t.Errorf("%d operations failed because another runtime wrote, want none: %v", len(h.rivalry), h.rivalry[0])
+				}
+				if h.typ.Snapshots.DeleteEvents && len(h.kept.deleted) == 0 {
+					t.Error("no events were deleted, want retention during the history")
+				}
+				t.Log(h)
+			})
+		})
+	}
+}
+
 // run runs 8 clients, each with 65 operations.
 func (h *history) run(faults, restarts bool) {
 	h.t.Helper()
 	const clients, operations = 8, 65
 	var wg sync.WaitGroup
-	rt := h.open()
+	rts := []*eventsourcing.Runtime{h.open()}
+	if h.shared {
+		rts = append(rts, h.open())
+	}
 	done := make(chan struct{})
 	for c := range clients {
 		wg.Go(func() { h.client(c, operations) })
@@ -57,7 +85,7 @@ func (h *history) run(faults, restarts bool) {
 		select {
 		case <-done:
 			pause.Stop()
-			h.close(rt)
+			h.close(rts...)
 			return
 		case <-pause.C:
 		}
@@ -65,7 +93,7 @@ func (h *history) run(faults, restarts bool) {
 			h.fault()
 		}
 		if restarts && h.rng.IntN(6) == 0 {
-			rt = h.restart(rt)
+			rts = append(rts[1:], h.restart(rts[0]))
 		}
 		if i > 200 {
 			h.faulty.Reset()

@@ -99,6 +99,21 @@ func (f *folding) once(ctx context.Context) error {
 	return f.replay(ctx, to)
 }
 
+// continues applies the events that the journal has stored after f.seqNr. An error may leave a part
+// of them applied.
+func (f *folding) continues(ctx context.Context) error {
+	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)
+	case highest < f.seqNr:
+		return &journal.GapError{ID: f.pid, Want: highest + 1}
+	case highest == f.seqNr:
+		return nil
+	}
+	return f.replay(ctx, highest)
+}
+
 // start makes an empty instance.
 func (f *folding) start() (err error) {
 	f.into, err = f.model.newInstance(cutID(f.pid, f.model.name), f.pid)
@@ -274,6 +289,32 @@ func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects)
 	e.step(in, out)
 	e.resetDeadline()
 	e.updateDeadline()
+}
+
+// refresh applies the events of other runtimes in the background, for HostOptions.SharedJournal.
+func (e *entity) refresh() {
+	rt := e.host.rt
+	f := newFolding(e.host, e.pid())
+	f.into, f.seqNr = e.instance, e.machine.SequenceNr()
+	ctx, cancel := context.WithCancelCause(rt.ctx)
+	e.abandon = cancel
+	rt.recovery.do(func() {
+		stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
+		err := catchPanic(f.pid, func() error { return f.continues(ctx) })
+		stop()
+		cancel(nil)
+		in := engine.Input{Kind: engine.Refreshed, Err: err, Recovery: engine.Recovery{SequenceNr: f.seqNr, Time: f.time}}
+		if f.replayed > 0 {
+			in.Recovery.Writer = rt.newWriter()
+		}
+		e.do(func(out *engine.Effects) { //nolint:contextcheck // the entity outlives the refresh
+			e.abandon = nil
+			e.step(in, out)
+			if f.replayed > 0 && !e.absent && !e.machine.Recovering() {
+				e.updateDeadline()
+			}
+		})
+	})
 }
 
 // watchProgress calls cancel if a counter does not change for one to two intervals.

@@ -41,7 +41,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives the events of the runtime, for metrics and traces. Defaults to none.
 	Observer Observer
-	// MaxRecoveries is the number of entities that may recover at the same time. Defaults to 50.
+	// MaxRecoveries is the number of entities that may recover, or check for newer events (see
+	// HostOptions.SharedJournal), at the same time. Defaults to 50.
 	MaxRecoveries int
 	// RecoveryTimeout is the time after which a recovery without progress fails. Defaults to 30 s.
 	RecoveryTimeout time.Duration
