@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/hosting"
 )
 
 // entity is the shell of one engine.Machine: its mailbox, its state and its timers. An entity that
@@ -27,12 +28,13 @@ type entity struct {
 	stream   groupcommit.Stream
 	context  effect                  // the Context of all handlers, see contextOf
 	op       *engine.Op              // the message that user code handles; nil outside of user code
-	lastUsed atomic.Int64            // Unix nanoseconds of the steady clock
+	lastUsed atomic.Int64            // host.sweeps at the last message
 	extra    *extra                  // nil until it is needed
 	abandon  context.CancelCauseFunc // ends the recovery; nil if none runs
 
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
+	commanded  bool // the instance has received a command
 
 	mu      sync.Mutex
 	mailbox engine.Queue
@@ -282,12 +284,18 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 		e.handleStops(requested, &mailbox, out)
 		requested = 0
 	}
+	if mailbox.Len() == 0 && e.machine.Vacant() && e.commanded && e.host.leaves {
+		e.handleStops(stopIdle, &mailbox, out)
+	}
 	ended = true
 	return again
 }
 
 func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
 	command, signal := env.Message, env.Signal // env may be reused after the step
+	if _, start := command.(hosting.Start); !signal && !start {
+		e.commanded = true
+	}
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	if f := e.host.rt.obs.Stashed; f != nil && !signal && e.machine.Last() == env && !isHidden(command) {
 		e.host.rt.observe(func() { f(StashInfo{PersistenceID: e.pid(), Command: command}) })
@@ -321,9 +329,7 @@ func (e *entity) reject(messages *engine.Queue, out *engine.Effects) {
 }
 
 func (e *entity) used() {
-	if e.host.opts.PassivateAfter > 0 {
-		e.lastUsed.Store(e.host.rt.steady().UnixNano())
-	}
+	e.lastUsed.Store(e.host.sweeps.Load())
 	if e.extra != nil && e.extra.receive != nil {
 		e.extra.receive.last = e.host.rt.steady()
 	}

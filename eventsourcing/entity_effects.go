@@ -61,7 +61,7 @@ func (e *entity) perform(out *engine.Effects) {
 		e.needExtra().backoff = time.AfterFunc(out.Wake, func() { e.post(engine.Input{Kind: engine.Woken}) })
 	}
 	if out.Stopped && !out.Recover && !e.absent {
-		e.absent = true
+		e.absent, e.commanded = true, false
 		e.instance = instance{}
 		if e.host.rt.obs.Stopped != nil {
 			e.host.rt.observe(func() { e.host.rt.obs.Stopped(e.pid()) })

@@ -78,7 +78,7 @@ type HostOptions struct {
 	//
 	// With SharedJournal, the runtime reads the sequence number of the entity's last event before
 	// each command (once for all commands that wait), and applies newer events first. A command
-	// whose write conflicts is handled again, up to 32 times. So replies are as exact as with one
+	// whose write conflicts is handled again, up to 100 times. So replies are as exact as with one
 	// runtime, at the price of one read per command. Set it in all runtimes that host the type.
 	//
 	// Timers, stashed commands and replies of ReplyLater stay within one runtime. Each runtime with the
@@ -86,7 +86,11 @@ type HostOptions struct {
 	// package sharding, Type.Parts and a limited Recovery.
 	SharedJournal bool
 	// PassivateAfter stops an entity that has handled no command for this time and has no work, such
-	// as an unconfirmed delivery. Defaults to never.
+	// as a timer, a deadline or an unconfirmed delivery. Defaults to 2 minutes, as with package
+	// sharding; negative means never.
+	//
+	// An entity without events leaves memory as soon as it has handled its commands and has no work,
+	// whatever PassivateAfter is. So commands to unknown IDs occupy no memory.
 	PassivateAfter time.Duration
 }
 
@@ -99,6 +103,9 @@ func (o HostOptions) withDefaults() HostOptions {
 	o.MinBackoff = cmp.Or(o.MinBackoff, 3*time.Second)
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, max(30*time.Second, o.MinBackoff))
 	o.BackoffJitter = max(0, cmp.Or(o.BackoffJitter, 0.2))
+	if hosting.ShardingOf(o.hostOption) == nil { // sharding passivates its entities itself
+		o.PassivateAfter = cmp.Or(o.PassivateAfter, 2*time.Minute)
+	}
 	return o
 }
 
@@ -110,7 +117,6 @@ func (o HostOptions) validate() error {
 	if o.MinBackoff < 0 || o.MaxBackoff < o.MinBackoff {
 		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, want 0 <= MinBackoff <= MaxBackoff", o.MinBackoff, o.MaxBackoff)
 	}
-	fielderror.NotNegative(&errs, "HostOptions.PassivateAfter", o.PassivateAfter)
 	if o.SharedJournal && (o.Recovery.Disabled || o.Recovery.readOnly()) {
 		errs.Addf("HostOptions.SharedJournal", "is set, but Recovery limits the events")
 	}
@@ -151,8 +157,10 @@ type host struct {
 	seed   maphash.Seed
 	shards [hostShards]hostShard
 	sweep  *time.Timer
+	sweeps atomic.Int64 // the number of calls of passivateIdle
 	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
 	nodeLocal bool
+	leaves    bool          // an entity without events does not stay in memory
 	count     atomic.Int64  // entities in the shards
 	empty     chan struct{} // closed when the host is closed and no entity is left
 	once      sync.Once
@@ -211,6 +219,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		return nil, fmt.Errorf("%w: Type.Snapshots.DeleteEvents: the snapshot store is local to this node, and the journal is not: "+
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
 	}
+	h.leaves = m.events != nil && !h.hooks.Remembered
 	for i := range h.shards {
 		h.shards[i].entities = make(map[string]*entity)
 	}
@@ -416,9 +425,12 @@ func (h *host) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }
 
-// passivateIdle stops the entities that were idle for PassivateAfter.
+// passivateIdle stops the entities that were idle for PassivateAfter. An entity that was last used
+// after the n-th call was idle for k intervals at the call n+1+k.
 func (h *host) passivateIdle() {
-	before := h.rt.steady().Add(-h.opts.PassivateAfter).UnixNano()
+	interval := h.sweepInterval()
+	k := (h.opts.PassivateAfter + interval - 1) / interval
+	before := h.sweeps.Add(1) - 1 - int64(k)
 	h.each(func(e *entity) {
 		if e.lastUsed.Load() <= before {
 			e.stop(stopIdle)

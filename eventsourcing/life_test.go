@@ -36,9 +36,9 @@ func TestConfigurations(t *testing.T) {
 		defer s.close()
 		typ := s.typ
 		typ.Name = "another"
-		_, err = eventsourcing.HostWith(s.rt, typ, eventsourcing.HostOptions{MaxPending: -1, MinBackoff: 2, MaxBackoff: 1, PassivateAfter: -1, Overflow: 9})
+		_, err = eventsourcing.HostWith(s.rt, typ, eventsourcing.HostOptions{MaxPending: -1, MinBackoff: 2, MaxBackoff: 1, Overflow: 9})
 		expectError(t, err, eventsourcing.ErrInvalid)
-		for _, field := range []string{"MaxPending", "MinBackoff", "PassivateAfter", "Overflow"} {
+		for _, field := range []string{"MaxPending", "MinBackoff", "Overflow"} {
 			if err == nil || !strings.Contains(err.Error(), field) {
 				t.Errorf("the error does not name %s: %v", field, err)
 			}
@@ -170,7 +170,7 @@ func TestPanicsOfHooks(t *testing.T) {
 				s.typ.Snapshots.Every = 1
 				h.install(s)
 				s.open()
-				s.mustAsk(recall)
+				s.start()
 				h.panics(c.panics)
 				text, err := s.ask(addLines("one"))
 				if _, panicked := errors.AsType[*eventsourcing.PanicError](err); text != c.want || panicked != (c.want == "") {
@@ -317,6 +317,119 @@ func TestPassivation(t *testing.T) {
 			t.Error("the entity did not passivate itself")
 		}
 	})
+}
+
+// TestPassivationDefault checks that an idle entity leaves memory after two minutes by default, and
+// never if PassivateAfter is negative.
+func TestPassivationDefault(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]int{0: 0, -1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.opts.PassivateAfter = after
+			s.open()
+			defer s.close()
+			s.mustAsk(addLines("1"))
+			pass(2 * time.Minute)
+			if s.actors.Resident() != 1 {
+				t.Errorf("PassivateAfter %d: the entity left within two minutes", after)
+			}
+			pass(time.Minute)
+			if n := s.actors.Resident(); n != want {
+				t.Errorf("PassivateAfter %d: %d entities are in memory after three minutes, want %d", after, n, want)
+			}
+		})
+	}
+}
+
+// TestUnknownIDsLeave checks that entities without events leave memory when they have handled their
+// commands, and that the next command starts them again.
+func TestUnknownIDsLeave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.PassivateAfter = -1
+		s.open()
+		defer s.close()
+		for i := range 1000 {
+			id := fmt.Sprint("unknown ", i)
+			text, err := s.askOf(t.Context(), id, recall)
+			expect(t, text, err, "")
+			if _, err = s.askOf(t.Context(), id, func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Refuse(errNoLine) }); !errors.Is(err, errNoLine) {
+				t.Errorf("the error is %v, want %v", err, errNoLine)
+			}
+		}
+		s.mustAsk(addLines("1"))
+		synctest.Wait()
+		if n := s.actors.Resident(); n != 1 {
+			t.Errorf("%d entities are in memory, want only the one with an event", n)
+		}
+		expect(t, s.mustAsk(recall), nil, "1")
+	})
+}
+
+// TestWorkWithoutEvents checks that an entity without events stays in memory while it has work, or
+// recent failures.
+func TestWorkWithoutEvents(t *testing.T) {
+	t.Parallel()
+	var token eventsourcing.Token[string]
+	for name, c := range map[string]struct {
+		begin func(*actorCtx, *actor, act) actorDecision
+		end   func(*actorCtx, *actor, act) actorDecision // nil if the entity stays
+	}{
+		"timer": {
+			begin: request(func(ctx *actorCtx) actorStep { return ctx.StartTimer("t", time.Hour, act{f: recall}) }),
+			end:   request(func(ctx *actorCtx) actorStep { return ctx.StopTimer("t") }),
+		},
+		"receive timeout": {
+			begin: request(func(ctx *actorCtx) actorStep { return ctx.ReceiveTimeout(time.Hour) }),
+			end:   request(func(ctx *actorCtx) actorStep { return ctx.ReceiveTimeout(0) }),
+		},
+		"later": {
+			begin: func(ctx *actorCtx, _ *actor, _ act) actorDecision { token = ctx.Token(); return ctx.ReplyLater() },
+			end:   request(func(ctx *actorCtx) actorStep { return ctx.Resolve(token.With("")) }),
+		},
+		"stash": {
+			begin: func() func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+				stashed := false
+				return func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+					if !stashed {
+						stashed = true
+						return ctx.Stash()
+					}
+					return ctx.Reply("")
+				}
+			}(),
+			end: request(func(ctx *actorCtx) actorStep { return ctx.UnstashAll() }),
+		},
+		"panic": {begin: func(*actorCtx, *actor, act) actorDecision { panic("oops") }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.opts.PassivateAfter = -1
+			s.open()
+			defer s.close()
+			wait := later(func() (string, error) { return s.ask(c.begin) })
+			synctest.Wait()
+			if n := s.actors.Resident(); n != 1 {
+				t.Errorf("%s: %d entities are in memory, want the one with work", name, n)
+			}
+			if c.end != nil {
+				s.mustAsk(c.end)
+			}
+			if _, err := wait(); err != nil && c.end != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			synctest.Wait()
+			want := 0
+			if c.end == nil {
+				want = 1
+			}
+			if n := s.actors.Resident(); n != want {
+				t.Errorf("%s: %d entities are in memory after the work, want %d", name, n, want)
+			}
+		})
+	}
 }
 
 // TestPassivationLosesNothing checks that no command is lost while entities are passivated as soon

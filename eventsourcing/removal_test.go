@@ -103,7 +103,7 @@ func TestStopWithinTurn(t *testing.T) {
 				s := newSharded(t)
 				s.open()
 				defer s.close()
-				s.mustAsk(recall)
+				s.start()
 				release := s.block()
 				var handled []string
 				var instances []*actor
@@ -166,7 +166,7 @@ func TestKillAnswersAllAsks(t *testing.T) {
 		s := newSharded(t)
 		s.open()
 		defer s.close()
-		s.mustAsk(recall)
+		s.start()
 		release := s.block()
 		waits := s.asks(600, func(int) func(*actorCtx, *actor, act) actorDecision { return addLines("x") })
 		if !s.connection.Host.Kill("1") {
@@ -192,7 +192,7 @@ func TestDrainedEntityStartsAgain(t *testing.T) {
 		s := newSharded(t)
 		s.open()
 		defer s.close()
-		s.mustAsk(recall)
+		s.start()
 		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		first := later(func() (string, error) { return s.ask(addLines("first")) })
 		<-write.Struck()
@@ -250,7 +250,7 @@ func TestKillDropsUnsentWrites(t *testing.T) {
 		s.cfg.Writer.MaxQueuedWrites = 1
 		s.open()
 		defer s.close()
-		s.mustAsk(recall)
+		s.start()
 		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		waits := s.asks(3, func(i int) func(*actorCtx, *actor, act) actorDecision { return addLines(fmt.Sprint(i)) })
 		<-write.Struck()
@@ -315,7 +315,7 @@ func TestGoneBeforeNextInstance(t *testing.T) {
 		s := newSharded(t)
 		s.open()
 		defer s.close()
-		s.mustAsk(recall)
+		s.start()
 		hold := make(chan struct{})
 		s.onGone = func() { <-hold }
 		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
@@ -456,7 +456,7 @@ func TestIdleStopIsReported(t *testing.T) {
 			s := newSharded(t)
 			s.open()
 			defer s.close()
-			s.mustAsk(recall)
+			s.mustAsk(addLines("1"))
 			release := s.block()
 			for range n {
 				s.tell(recall)

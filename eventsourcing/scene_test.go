@@ -225,6 +225,14 @@ func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorDecision) st
 	return text
 }
 
+// start starts the actor "1", which stays in memory without events.
+func (s *scene) start() {
+	s.t.Helper()
+	if err := s.actors.Start(context.Background(), "1"); err != nil {
+		s.t.Fatalf("start: %v", err)
+	}
+}
+
 // tell sends a command to the actor "1" with Tell.
 func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorDecision) {
 	s.t.Helper()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/store"
 )
 
 // newReplicas returns two scenes with HostOptions.SharedJournal and the same stores. The counter
@@ -65,6 +67,8 @@ func TestSharedConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := newReplicas(t, func() *scene { return newScene(t) })
+		slow := &slowJournal{Journal: a.journal, rng: rand.New(rand.NewPCG(1, 2))}
+		a.cfg.Store, b.cfg.Store = store.Of(slow, a.snapshots), store.Of(slow, a.snapshots)
 		a.open()
 		b.open()
 		var clients sync.WaitGroup
@@ -98,8 +102,8 @@ func TestSharedConflictLimit(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Conflict, Times: -1})
 		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { decided++; return ctx.Persist(line{"x"}).Reply("") })
 		expectError(t, err, eventsourcing.ErrConflict)
-		if !eventsourcing.NotDone(err) || decided != 33 {
-			t.Errorf("the command was handled %d times and ended with %v, want 33 times and an error that reports that nothing was done", decided, err)
+		if !eventsourcing.NotDone(err) || decided != 101 {
+			t.Errorf("the command was handled %d times and ended with %v, want 101 times and an error that reports that nothing was done", decided, err)
 		}
 		s.journal.Reset()
 		expect(t, s.mustAsk(recall), nil, "")

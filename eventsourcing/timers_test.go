@@ -182,6 +182,7 @@ func TestTimeSteps(t *testing.T) {
 		s.opts.PassivateAfter = time.Minute
 		s.open()
 		defer s.close()
+		s.mustAsk(addLines("1"))
 		began := time.Now()
 		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			if signal == (eventsourcing.ReceiveTimeout{}) {

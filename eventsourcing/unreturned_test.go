@@ -42,7 +42,7 @@ func TestUnreturned(t *testing.T) {
 			}
 			s.expectNotes(fmt.Sprintf("actor|1 eventsourcing_test.act %d", want))
 		}
-		s.mustAsk(recall)
+		s.start()
 		s.expectNotes("actor|1 eventsourcing.RecoveryCompleted 1")
 		run(0, func(ctx *actorCtx) actorStep { return ctx.Persist(line{"1"}) })
 		run(0, func(ctx *actorCtx) actorStep {

@@ -46,7 +46,7 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
 	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) {
-		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff}
+		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil}
 		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
 		hosting.Shard(&options, connection)
 		if entities, err = eventsourcing.HostWith(rt, typ, options); err != nil {

@@ -15,19 +15,20 @@ import (
 
 func (m *Machine) recover(out *Effects) {
 	m.phase = recovering
-	m.fresh = int32(m.stash.n) //nolint:gosec // a count of envelopes in memory
+	m.fresh = 0
 	out.Recover = true
 }
 
-// refresh requests a Refresh, unless the machine decides no message for another reason. It covers the
-// messages that wait now. Older messages may return to the front of the stash later. The count then
+// refresh requests a Refresh, unless the machine decides no message for another reason. A recovery is
+// also followed by a refresh: a long replay would otherwise lose each race against the writes of other
+// machines. The refresh covers the messages that wait now. Older messages may return to the front of the stash later. The count then
 // covers fewer of the others, which are decided after the next refresh.
 func (m *Machine) refresh(out *Effects) {
 	if !m.cfg.Shared || m.fresh > 0 || m.phase != ready || m.head != nil || m.outstanding > 0 || m.broken != nil {
 		return
 	}
 	m.phase = refreshing
-	m.fresh = int32(m.stash.n) //nolint:gosec // see recover
+	m.fresh = int32(m.stash.n) //nolint:gosec // a count of envelopes in memory
 	out.Refresh = true
 }
 

@@ -159,6 +159,12 @@ func (m *Machine) Resting() bool {
 		len(m.later) == 0 && !m.saving && m.broken == nil
 }
 
+// Vacant reports whether the machine rests and has no history: no event and no recent failure. The next
+// instance would be equal to this one.
+func (m *Machine) Vacant() bool {
+	return m.applied == 0 && m.failures == 0 && m.panics == 0 && m.Resting()
+}
+
 // ID returns the persistence ID of the entity.
 func (m *Machine) ID() string { return m.id }
 

@@ -219,7 +219,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 }
 
 // maxConflicts limits how often a message is decided again because its write conflicts.
-const maxConflicts = 32
+const maxConflicts = 100
 
 // mayRetry reports whether the message of a failed op is decided again. Each recovery sends
 // RecoveryCompleted itself.

@@ -230,6 +230,9 @@ type Hooks struct {
 	// Killed is the error for commands that an entity had not handled when Host.Kill stopped it. It
 	// must match ErrStopped.
 	Killed error
+	// Remembered reports that an entity without events stays in memory: sharding remembers each
+	// entity that runs.
+	Remembered bool
 }
 
 // Host runs the entities of one type on this node. Its methods are safe for concurrent use.
