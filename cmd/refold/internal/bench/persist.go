@@ -79,8 +79,8 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func (b *run) adding(ctx context.Context, entities, callers int) (t throughput, err error) {
 	err = b.hosted(ctx, 0, func(s *database, h *local) error {
 		targets := refs(h, entities)
-		for _, to := range targets { // start all entities
-			if _, err = eventsourcing.Ask(ctx, to, read{}); err != nil {
+		for _, to := range targets {
+			if err = h.Start(ctx, to.ID()); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 func (b *run) asking(ctx context.Context, samples *[]time.Duration) error {
 	return b.hosted(ctx, 0, func(s *database, h *local) error {
 		to := h.Ref("0")
-		if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
+		if err := h.Start(ctx, to.ID()); err != nil {
 			return err
 		}
 		start := time.Now()

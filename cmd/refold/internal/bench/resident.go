@@ -17,13 +17,6 @@ const residents = 1_000_000
 // residentPad is the size of the state of each resident entity, in bytes.
 const residentPad = 100
 
-func wakeAll(ctx context.Context, h *local, n int) error {
-	return inParallel(n, dataCallers, func(i int) error {
-		_, err := eventsourcing.Ask(ctx, h.Ref(strconv.Itoa(i)), read{})
-		return err
-	})
-}
-
 // heap returns the heap in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
@@ -47,7 +40,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 		runtime.KeepAlive(states)
 		before = heap()
 		b.progress("starting %d entities", n)
-		if err = wakeAll(ctx, h, n); err != nil {
+		if err = inParallel(n, dataCallers, func(i int) error { return h.Start(ctx, strconv.Itoa(i)) }); err != nil {
 			return err
 		}
 		used := heap() - before
@@ -71,10 +64,10 @@ func wake(ctx context.Context, b *run) ([]Result, error) {
 	var c compared
 	err := b.hosted(ctx, residentPad, func(_ *database, h *local) (err error) {
 		b.progress("starting %d entities", n)
-		if err = wakeAll(ctx, h, n); err != nil {
+		targets, rngs := refs(h, n), randoms(persistCallers)
+		if err = inParallel(n, dataCallers, func(i int) error { return occupy(ctx, targets[i]) }); err != nil {
 			return err
 		}
-		targets, rngs := refs(h, n), randoms(persistCallers)
 		c, err = b.compare(
 			func() (_ float64, err error) {
 				t, err := b.adding(ctx, persistEntities, persistCallers)

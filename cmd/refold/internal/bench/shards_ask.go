@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/refold-io/refold/eventsourcing"
@@ -80,7 +81,7 @@ func (s *server) where(ctx context.Context, o *order) (result, error) {
 	for i := range o.Count {
 		to := s.region.Ref(tallyID(i))
 		node, err := eventsourcing.Ask(ctx, to, where{})
-		if err != nil {
+		if err = errors.Join(err, occupy(ctx, to), occupy(ctx, s.local.Ref(to.ID()))); err != nil {
 			return result{}, err
 		}
 		way := wayThere

@@ -172,7 +172,7 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 	}
 	alone := sharded(self.Name)
 	alone.Name = "alone"
-	if s.local, err = eventsourcing.Host(s.rt, alone); err != nil {
+	if s.local, err = eventsourcing.HostWith(s.rt, alone, eventsourcing.HostOptions{PassivateAfter: -1}); err != nil {
 		return err
 	}
 	opts := sharding.Options{Shards: s.setup.Shards, MinMembers: s.setup.Regions}

@@ -133,7 +133,7 @@ func (s *database) host(ctx context.Context, typ eventsourcing.Type[counter, eve
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
-	h, err := eventsourcing.Host(rt, typ)
+	h, err := eventsourcing.HostWith(rt, typ, eventsourcing.HostOptions{PassivateAfter: -1})
 	if err != nil {
 		return err
 	}
@@ -144,6 +144,13 @@ func (b *run) hosted(ctx context.Context, pad int, f func(s *database, h *local)
 	return b.opened(ctx, func(s *database) error {
 		return s.host(ctx, counters(pad, eventsourcing.Snapshots[counter, event]{}), func(h *local) error { return f(s, h) })
 	})
+}
+
+// occupy persists an event that does not change the sum, because entities without events do not stay in
+// memory.
+func occupy(ctx context.Context, to eventsourcing.Ref[counter]) error {
+	_, err := eventsourcing.Ask(ctx, to, add{})
+	return err
 }
 
 func refs(h *local, n int) []eventsourcing.Ref[counter] {
