@@ -27,29 +27,45 @@
 //
 // # Errors of Ask
 //
-// StatusOf maps an error to an Outcome, the advice whether to send the command again, a stable
-// code, and status codes of HTTP and gRPC. The first line that matches counts, because an error may
-// wrap another.
+// StatusOf maps an error to an Outcome, the advice whether to send the command again, status codes of
+// HTTP and gRPC, and a stable code. The first line that matches counts, because an error may wrap
+// another. Errors keep their lines when they travel between nodes.
 //
-//	error                                   done        again        HTTP              gRPC
-//	ErrPartlyStored                         partly      no           500               13
-//	ErrOutcomeUnknown                       unknown     if harmless  504               4
-//	ErrNoReply, ErrWrongReply               yes         no           500               13
-//	*Refusal: Rejected, BadRequest, Denied, by entity   no           422, 400, 403,    9, 3, 7,
-//	          NotFound, AlreadyExists                                404, 409          5, 6
-//	*PanicError, ErrRejected, ErrReadOnly,  no          no           500               13
-//	  ErrNoJournal
-//	ErrInvalid, ErrArgument                 no          no           400               3
-//	ErrUnhandled, ErrUnknownType            no          no           501               12
-//	ErrStashFull                            no          later        429               8
-//	ErrConflict                             no          now          503               10
-//	ErrStopped, ErrNotStored, ErrRecovery   no          later        503               14
-//	context.DeadlineExceeded, Canceled      no          now          504, 499          4, 1
-//	other error of a handler                by entity   no           500               2
+//	error                     done       again        HTTP  gRPC  code
+//	of this table, by entity  by entity  no           500   2     internal
+//	ErrPartlyStored           partly     no           500   13    refold/partly_stored
+//	ErrOutcomeUnknown         unknown    if harmless  504   4     refold/outcome_unknown
+//	ErrNoReply                yes        no           500   13    refold/no_reply
+//	ErrWrongReply             yes        no           500   13    refold/wrong_reply
+//	ErrRecoveryTimeout        no         later        503   14    refold/recovery_timeout
+//	ErrRecovery               no         later        503   14    refold/recovery
+//	Refusal, Rejected         by entity  no           422   9     its own
+//	Refusal, BadRequest       by entity  no           400   3     its own
+//	Refusal, Denied           by entity  no           403   7     its own
+//	Refusal, NotFound         by entity  no           404   5     its own
+//	Refusal, AlreadyExists    by entity  no           409   6     its own
+//	PanicError                no         no           500   13    refold/panic
+//	ErrRejected               no         no           500   13    refold/rejected
+//	ErrReadOnly               no         no           500   13    refold/read_only
+//	ErrNoJournal              no         no           500   13    refold/no_journal
+//	ErrArgument               no         no           400   3     refold/argument
+//	ErrInvalid                no         no           500   13    refold/invalid
+//	codec.ErrNotRegistered    no         no           500   13    refold/not_registered
+//	ErrUnhandled              no         no           501   12    refold/unhandled
+//	ErrUnknownType            no         no           501   12    refold/unknown_type
+//	ErrStashFull              no         later        429   8     refold/stash_full
+//	ErrConflict               no         now          503   10    refold/conflict
+//	ErrStopped                no         later        503   14    refold/stopped
+//	ErrNotStored              no         later        503   14    refold/not_stored
+//	journal.ErrHistoryGap     no         later        503   14    refold/history_gap
+//	context.DeadlineExceeded  no         now          504   4     refold/deadline_exceeded
+//	context.Canceled          no         now          499   1     refold/canceled
+//	other                     by entity  no           500   2     internal
 //
 // "By entity" means that a handler has returned the error. Usually nothing is stored, except events
-// in the same Decision or before a callback. If a repeated command would do harm, give the command an
-// ID and store the ID in the event.
+// in the same Decision or before a callback. The first line is an error of the other lines that a
+// handler has returned, such as that of an Ask to another entity. If a repeated command would do harm,
+// give the command an ID and store the ID in the event.
 //
 // # Caveats
 //

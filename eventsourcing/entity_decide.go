@@ -88,7 +88,7 @@ func (e *entity) leaveUserCode(op *engine.Op) {
 func (e *entity) applyDecision(op *engine.Op, d decision) {
 	for i := range d.steps { // before a step can fail
 		if r, ok := d.steps[i].request.(Resolution); ok && r.call != nil {
-			op.Resolve(&r.call.env, computeReply(r.value), r.err)
+			op.Resolve(&r.call.env, computeReply(r.value), refusedWith(r.err))
 		}
 	}
 	if op.Made > d.made {
@@ -109,7 +109,7 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 	case replied:
 		op.Answer(computeReply(d.value))
 	case refused:
-		op.Refuse(d.err)
+		op.Refuse(refusedWith(d.err))
 	case delayed:
 		if _, waits := op.Env.Caller.(replier); waits {
 			op.ReplyLater()

@@ -58,30 +58,21 @@ var (
 	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")
 	// ErrUnknownType means that the runtime does not host this type of entity.
 	ErrUnknownType = errors.New("eventsourcing: no host for the type")
-	// ErrInvalid is matched by errors about configurations and arguments.
+	// ErrInvalid is matched by errors about configurations, and by the errors of handlers that return
+	// an invalid effect.
 	ErrInvalid = errors.New("eventsourcing: invalid")
 	// ErrArgument means that a message can't be sent because the Ref, the ID or the message is
 	// invalid. It matches ErrInvalid.
 	ErrArgument = fmt.Errorf("%w argument", ErrInvalid)
 	// ErrRecovery means that the entity could not be recovered. It wraps the reason.
-	ErrRecovery = errors.New("eventsourcing: recovery failed")
+	ErrRecovery = engine.ErrRecovery
 	// ErrRecoveryTimeout means that a recovery made no progress for Config.RecoveryTimeout.
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
 
-// RecoveryFailed is the cause that Observer.Failure receives when an entity could not be recovered.
-// Its field Err is the reason.
+// RecoveryFailed is the error of an entity that could not be recovered. It matches ErrRecovery. Its
+// field Err is the reason.
 type RecoveryFailed = engine.RecoveryFailed
-
-// recoveryError is the reason why an entity could not be recovered.
-type recoveryError struct{ reason error }
-
-func (e *recoveryError) Error() string { return e.reason.Error() }
-
-// Is reports whether target is ErrRecovery.
-func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
-
-func (e *recoveryError) Unwrap() error { return e.reason }
 
 // Refusal is a business error with a stable code, with which a handler refuses a command. Callers on
 // any node match it with errors.Is. Two refusals match if their codes are equal.
@@ -193,41 +184,21 @@ type Status struct {
 // StatusOf describes an error of Ask. The package documentation has the table. The status of nil is
 // the success: {Outcome: Done, HTTP: 200}.
 func StatusOf(err error) Status {
-	switch {
-	case err == nil:
+	if err == nil {
 		return Status{HTTP: 200}
-	case isAny(err, ErrPartlyStored):
-		return Status{DonePartly, RetryNo, codeOf(err), 500, 13}
-	case isAny(err, ErrOutcomeUnknown):
-		return Status{DoneUnknown, RetryIfHarmless, codeOf(err), 504, 4}
-	case isAny(err, ErrNoReply, ErrWrongReply):
-		return Status{Done, RetryNo, codeOf(err), 500, 13}
 	}
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		s := Status{Outcome: DoneByEntity, Code: r.code}
-		s.HTTP, s.GRPC = r.kind.status()
-		return s
+	for _, r := range errorTable() {
+		if !r.matches(err) {
+			continue
+		}
+		if r.code == codeRefusal {
+			refusal, _ := errors.AsType[*Refusal](err)
+			r.Code = refusal.code
+			r.HTTP, r.GRPC = refusal.kind.status()
+		}
+		return r.Status
 	}
-	_, panicked := errors.AsType[*PanicError](err)
-	switch {
-	case panicked, isAny(err, ErrRejected, ErrReadOnly, ErrNoJournal):
-		return Status{DoneNot, RetryNo, codeOf(err), 500, 13}
-	case isAny(err, ErrInvalid):
-		return Status{DoneNot, RetryNo, codeOf(err), 400, 3}
-	case isAny(err, ErrUnhandled, ErrUnknownType):
-		return Status{DoneNot, RetryNo, codeOf(err), 501, 12}
-	case isAny(err, ErrStashFull):
-		return Status{DoneNot, RetryLater, codeOf(err), 429, 8}
-	case isAny(err, ErrConflict):
-		return Status{DoneNot, RetryNow, codeOf(err), 503, 10}
-	case isAny(err, ErrStopped, ErrNotStored, ErrRecovery, ErrRecoveryTimeout, journal.ErrHistoryGap):
-		return Status{DoneNot, RetryLater, codeOf(err), 503, 14}
-	case isAny(err, context.DeadlineExceeded):
-		return Status{DoneNot, RetryNow, codeOf(err), 504, 4}
-	case isAny(err, context.Canceled):
-		return Status{DoneNot, RetryNow, codeOf(err), 499, 1}
-	}
-	return Status{DoneByEntity, RetryNo, codeOf(err), 500, 2}
+	return Status{DoneByEntity, RetryNo, codeInternal, 500, 2}
 }
 
 func (k Kind) status() (http, grpc int) {
@@ -245,66 +216,95 @@ func (k Kind) status() (http, grpc int) {
 	return 422, 9
 }
 
-func isAny(err error, targets ...error) bool {
-	for _, t := range targets {
-		if errors.Is(err, t) {
-			return true
-		}
-	}
-	return false
-}
-
 // NotDone reports whether no event of the command is stored, now or later, so that the command can
 // be sent again without harm. It is the same as StatusOf(err).Outcome == DoneNot.
 func NotDone(err error) bool { return StatusOf(err).Outcome == DoneNot }
 
-// codeOf returns the stable code of an error that is not a Refusal.
-func codeOf(err error) string {
-	if _, ok := errors.AsType[*PanicError](err); ok && !errors.Is(err, ErrPartlyStored) {
-		return codePanic
-	}
-	for _, c := range reserved() {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
-	}
-	return "internal"
-}
-
-// reserved returns the codes of the errors of Refold. The code of an error is the first one that it
-// matches.
-func reserved() []coded {
-	return []coded{
-		{ErrPartlyStored, "refold/partly_stored"},
-		{ErrNoReply, "refold/no_reply"},
-		{ErrUnhandled, "refold/unhandled"},
-		{ErrStashFull, "refold/stash_full"},
-		{ErrStopped, "refold/stopped"},
-		{ErrConflict, "refold/conflict"},
-		{ErrRejected, "refold/rejected"},
-		{ErrNotStored, "refold/not_stored"},
-		{ErrOutcomeUnknown, "refold/outcome_unknown"},
-		{ErrReadOnly, "refold/read_only"},
-		{ErrNoJournal, "refold/no_journal"},
-		{ErrWrongReply, "refold/wrong_reply"},
-		{ErrUnknownType, "refold/unknown_type"},
-		{ErrRecoveryTimeout, "refold/recovery_timeout"},
-		{ErrRecovery, "refold/recovery"},
-		{ErrArgument, "refold/argument"},
-		{ErrInvalid, "refold/invalid"},
-		{journal.ErrHistoryGap, "refold/history_gap"},
-		{codec.ErrNotRegistered, "refold/not_registered"},
-		{context.DeadlineExceeded, "refold/deadline_exceeded"},
-		{context.Canceled, "refold/canceled"},
-	}
-}
-
-type coded struct {
-	err  error
+// errorRow is a row of the table of errors.
+type errorRow struct {
+	err  error // nil for a type, see matches
 	code string
+	Status
 }
 
-const codePanic = "refold/panic"
+// Codes with a meaning of their own.
+const (
+	codeRefusal  = "" // a Refusal has its own code
+	codePanic    = "refold/panic"
+	codeInternal = "internal"
+)
+
+// errorTable returns the table of errors. The status of an error is that of the first row that matches. The
+// codes must not change, because they travel between nodes.
+func errorTable() []errorRow {
+	of := func(err error, code string, o Outcome, r Retry, http, grpc int) errorRow {
+		return errorRow{err, code, Status{o, r, code, http, grpc}}
+	}
+	return []errorRow{
+		{errByEntity, "refold/by_entity", Status{DoneByEntity, RetryNo, codeInternal, 500, 2}},
+		of(ErrPartlyStored, "refold/partly_stored", DonePartly, RetryNo, 500, 13),
+		of(ErrOutcomeUnknown, "refold/outcome_unknown", DoneUnknown, RetryIfHarmless, 504, 4),
+		of(ErrNoReply, "refold/no_reply", Done, RetryNo, 500, 13),
+		of(ErrWrongReply, "refold/wrong_reply", Done, RetryNo, 500, 13),
+		of(ErrRecoveryTimeout, "refold/recovery_timeout", DoneNot, RetryLater, 503, 14),
+		of(ErrRecovery, "refold/recovery", DoneNot, RetryLater, 503, 14),
+		of(nil, codeRefusal, DoneByEntity, RetryNo, 0, 0),
+		of(nil, codePanic, DoneNot, RetryNo, 500, 13),
+		of(ErrRejected, "refold/rejected", DoneNot, RetryNo, 500, 13),
+		of(ErrReadOnly, "refold/read_only", DoneNot, RetryNo, 500, 13),
+		of(ErrNoJournal, "refold/no_journal", DoneNot, RetryNo, 500, 13),
+		of(ErrArgument, "refold/argument", DoneNot, RetryNo, 400, 3),
+		of(ErrInvalid, "refold/invalid", DoneNot, RetryNo, 500, 13),
+		of(codec.ErrNotRegistered, "refold/not_registered", DoneNot, RetryNo, 500, 13),
+		of(ErrUnhandled, "refold/unhandled", DoneNot, RetryNo, 501, 12),
+		of(ErrUnknownType, "refold/unknown_type", DoneNot, RetryNo, 501, 12),
+		of(ErrStashFull, "refold/stash_full", DoneNot, RetryLater, 429, 8),
+		of(ErrConflict, "refold/conflict", DoneNot, RetryNow, 503, 10),
+		of(ErrStopped, "refold/stopped", DoneNot, RetryLater, 503, 14),
+		of(ErrNotStored, "refold/not_stored", DoneNot, RetryLater, 503, 14),
+		of(journal.ErrHistoryGap, "refold/history_gap", DoneNot, RetryLater, 503, 14),
+		of(context.DeadlineExceeded, "refold/deadline_exceeded", DoneNot, RetryNow, 504, 4),
+		of(context.Canceled, "refold/canceled", DoneNot, RetryNow, 499, 1),
+	}
+}
+
+func (r *errorRow) matches(err error) bool {
+	switch r.code {
+	case codeRefusal:
+		refusal, ok := errors.AsType[*Refusal](err)
+		return ok && refusal != nil
+	case codePanic:
+		_, ok := errors.AsType[*PanicError](err)
+		return ok
+	}
+	return errors.Is(err, r.err)
+}
+
+// errByEntity is matched by an error that a handler has returned and that also matches an error of the
+// table. The events of the command may be stored, whatever that row reports.
+var errByEntity = errors.New("eventsourcing: the handler returned an error of Refold")
+
+// refusedError is an error that matches errByEntity.
+type refusedError struct{ error }
+
+func (e *refusedError) Is(target error) bool { return target == errByEntity }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// refusedWith returns the error with which a handler answers. A method of the handler's error may
+// panic.
+func refusedWith(err error) error {
+	if _, ok := err.(*Refusal); ok || err == nil { //nolint:errorlint // the usual cases
+		return err
+	}
+	refused := err
+	_ = panics.Call(func() {
+		if s := StatusOf(err); s.Outcome != DoneByEntity {
+			refused = &refusedError{err}
+		}
+	})
+	return refused
+}
 
 // kindCodes returns the codes that carry the kind of a refusal to another node.
 func kindCodes() []string {
@@ -314,12 +314,9 @@ func kindCodes() []string {
 // codes returns the codes of all errors of Refold that an error matches.
 func codes(err error) []string {
 	var all []string
-	if _, ok := errors.AsType[*PanicError](err); ok {
-		all = append(all, codePanic)
-	}
-	for _, c := range reserved() {
-		if errors.Is(err, c.err) {
-			all = append(all, c.code)
+	for _, r := range errorTable() {
+		if r.code != codeRefusal && r.matches(err) {
+			all = append(all, r.code)
 		}
 	}
 	return all
@@ -331,9 +328,9 @@ func errorOf(code string) error {
 	if code == codePanic {
 		return &PanicError{Value: "see the log of the node that hosts the entity"}
 	}
-	for _, c := range reserved() {
-		if c.code == code {
-			return c.err
+	for _, r := range errorTable() {
+		if r.code == code {
+			return r.err
 		}
 	}
 	return nil

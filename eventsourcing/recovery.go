@@ -269,9 +269,6 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 		rt.observe(func() { rt.obs.Recovery(info) })
 	}
 	if err != nil {
-		if rt.ctx.Err() == nil {
-			err = &recoveryError{err}
-		}
 		e.post(engine.Input{Kind: engine.Recovered, Err: err})
 		return
 	}

@@ -61,7 +61,7 @@ const startManifest = "refold.sharding.start"
 func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: encode a %T: the codec panicked: %s", eventsourcing.ErrInvalid, m.Command(), panics.Text(p))
+			err = fmt.Errorf("%w: encode a %T: the codec panicked: %s", eventsourcing.ErrArgument, m.Command(), panics.Text(p))
 		}
 	}()
 	if _, start := m.Command().(hosting.Start); start {
@@ -72,7 +72,7 @@ func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 		err = fmt.Errorf("type name has %d bytes, at most %d are allowed", len(manifest), maxManifest)
 	}
 	if err != nil {
-		return encodedCommand{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
+		return encodedCommand{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrArgument, m.Command(), err)
 	}
 	return encodedCommand{manifest, payload}, nil
 }

@@ -356,7 +356,7 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *hos
 	}
 	m.Untake()
 	if errors.Is(err, transport.ErrTooLarge) {
-		return fmt.Errorf("%w: %w: %w", ErrNotSent, eventsourcing.ErrInvalid, err)
+		return fmt.Errorf("%w: %w: %w", ErrNotSent, eventsourcing.ErrArgument, err)
 	}
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }

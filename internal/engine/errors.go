@@ -43,12 +43,18 @@ type PersistRejected struct{ Err error }
 // RecoveryCompleted is the first signal of every incarnation.
 type RecoveryCompleted struct{}
 
-// RecoveryFailed is the error of a recovery that failed.
+// ErrRecovery reports that the entity could not be recovered.
+var ErrRecovery = errors.New("eventsourcing: recovery failed")
+
+// RecoveryFailed is the error of a recovery that failed. It matches ErrRecovery.
 type RecoveryFailed struct{ Err error }
 
 func (e *RecoveryFailed) Error() string {
-	return fmt.Sprintf("eventsourcing: recovery failed: %v", e.Err)
+	return fmt.Sprintf("%v: %v", ErrRecovery, e.Err)
 }
+
+// Is reports whether target is ErrRecovery.
+func (e *RecoveryFailed) Is(target error) bool { return target == ErrRecovery }
 
 // Unwrap returns the cause.
 func (e *RecoveryFailed) Unwrap() error { return e.Err }

@@ -74,8 +74,14 @@ func (m *Machine) recovered(in Input, out *Effects) {
 	m.decide(&Envelope{Message: RecoveryCompleted{}, Signal: true}, out)
 }
 
-// recoveryFailed answers all waiting messages with the error and backs off.
-func (m *Machine) recoveryFailed(err error, out *Effects) {
+// recoveryFailed answers all waiting messages and backs off. A recovery that the end of the runtime
+// has stopped is answered with that reason.
+func (m *Machine) recoveryFailed(reason error, out *Effects) {
+	failed := &RecoveryFailed{Err: reason}
+	err := error(failed)
+	if errors.Is(reason, ErrStopped) {
+		err = reason
+	}
 	var signals Queue
 	for e := m.stash.Pop(); e != nil; e = m.stash.Pop() {
 		if e.Signal {
@@ -85,7 +91,7 @@ func (m *Machine) recoveryFailed(err error, out *Effects) {
 		m.answer(out, e, err)
 	}
 	m.stash = signals
-	m.backOff(&RecoveryFailed{Err: err}, out)
+	m.backOff(failed, out)
 }
 
 // restart drops the instance after its writes were settled. bySignal reports whether the unit that
