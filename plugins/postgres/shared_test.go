@@ -4,6 +4,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,7 +18,9 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/postgres"
+	db "github.com/refold-io/refold/store"
 )
 
 // openReplica opens a runtime with its own connections, as a further process would.
@@ -105,5 +108,86 @@ func logModel(log []int) porcupine.Model {
 			after := n + p.Count
 			return output == after && after <= len(log) && slices.Equal(log[n:after], slices.Repeat([]int{p.Op}, p.Count)), after
 		},
+	}
+}
+
+// BenchmarkSharedJournal measures the cost of HostOptions.SharedJournal: commands with it and without
+// it in one runtime, and in two runtimes that handle the commands for the same entities in turn.
+func BenchmarkSharedJournal(b *testing.B) {
+	open := func(b *testing.B, dsn string, shared bool, memory db.DB) *ledgerRuntime {
+		b.Helper()
+		opts := eventsourcing.HostOptions{SharedJournal: shared}
+		if memory != nil {
+			rt, err := eventsourcing.Open(eventsourcing.Config{Store: memory})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ledgers, err := eventsourcing.HostWith(rt, ledgerType(), opts)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return &ledgerRuntime{rt, ledgers}
+		}
+		return openReplica(b, dsn, opts, eventsourcing.Snapshots[ledger, entry]{})
+	}
+	for _, journal := range []string{"inmem", "postgres"} {
+		for _, mode := range []string{"alone", "shared", "two"} {
+			for _, load := range []struct {
+				name    string
+				callers int
+				reads   bool
+			}{{"read", 1, true}, {"write", 1, false}, {"reads", 64, true}, {"writes", 64, false}} {
+				b.Run(journal+"/"+mode+"/"+load.name, func(b *testing.B) {
+					var dsn string
+					var memory db.DB
+					if journal == "inmem" {
+						var err error
+						if memory, err = inmem.Open(); err != nil {
+							b.Fatal(err)
+						}
+					} else {
+						dsn = pgtest.DSN(b)
+					}
+					replicas := []*ledgerRuntime{open(b, dsn, mode != "alone", memory)}
+					if mode == "two" {
+						replicas = append(replicas, open(b, dsn, true, memory))
+					}
+					defer func() {
+						for _, r := range replicas {
+							if err := r.rt.Close(context.Background()); err != nil {
+								b.Error(err)
+							}
+						}
+					}()
+					ctx := context.Background()
+					for c := range load.callers {
+						if _, err := eventsourcing.Ask(ctx, replicas[0].ledgers.Ref(fmt.Sprint(c)), post{Count: 1}); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ResetTimer()
+					var callers sync.WaitGroup
+					for c := range load.callers {
+						callers.Go(func() {
+							for n := c; n < b.N; n += load.callers {
+								ref := replicas[n/load.callers%len(replicas)].ledgers.Ref(fmt.Sprint(c))
+								var err error
+								if load.reads {
+									_, err = eventsourcing.Ask(ctx, ref, list{})
+								} else {
+									_, err = eventsourcing.Ask(ctx, ref, post{Op: n, Count: 1})
+								}
+								if err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					callers.Wait()
+					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "asks/s")
+				})
+			}
+		}
 	}
 }
