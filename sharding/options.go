@@ -38,7 +38,7 @@ type Options struct {
 	// that is local to one node (see snapshot.Local) is left out. A proxy ignores the field.
 	State CoordinatorStores
 	// Host are options of the entities, such as the pauses after failures. PassivateAfter must not
-	// be set: see Passivation.
+	// be set: see Passivation. SharedJournal must not be set.
 	Host eventsourcing.HostOptions
 
 	// Shards is the number of shards. Use about ten for each node of the largest cluster that you
@@ -56,7 +56,8 @@ type Options struct {
 	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
 	// Passivation decides when idle entities leave memory. An entity that has work to do, such as a
-	// timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
+	// timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes. An entity
+	// without events leaves as soon as it has no work, unless Remember is set.
 	Passivation passivation.Settings
 	// Remember is where the IDs of running entities are stored: JournalStores or ReplicatedStores.
 	// Remembered entities run again, without a command, after their shard has moved and after the
@@ -162,6 +163,9 @@ func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	}
 	if o.Host.PassivateAfter != 0 {
 		errs.Addf("Options.Host.PassivateAfter", "must not be set for entities of a cluster: see Options.Passivation")
+	}
+	if o.Host.SharedJournal {
+		errs.Addf("Options.Host.SharedJournal", "must not be set for entities of a cluster: each has one instance")
 	}
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		errs.Addf("Options.Shards", "is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)

@@ -389,6 +389,41 @@ func TestPassivation(t *testing.T) {
 	})
 }
 
+// TestUnknownIDs checks that entities without events leave memory after their commands, and that
+// remembered ones stay.
+func TestUnknownIDs(t *testing.T) {
+	t.Parallel()
+	for _, remembers := range []bool{false, true} {
+		in(t, func(w *world) {
+			w.remembers = remembers
+			a := w.start("a")
+			w.must(a.region.AwaitReady(w.Context()))
+			for range 2 {
+				for i := range 20 {
+					_, err := ask(w, a, "unknown"+strconv.Itoa(i), read{})
+					w.must(err)
+				}
+			}
+			w.sleep(time.Second)
+			want := 0
+			if remembers {
+				want = 20
+			}
+			state, err := a.region.State(w.Context())
+			w.must(err)
+			entities := 0
+			for _, s := range state.Shards {
+				entities += len(s.Entities)
+			}
+			if n := a.rt.Resident()["diary"]; n != want || entities != want {
+				w.Errorf("remembered %t: %d entities are in memory, the region counts %d, want %d", remembers, n, entities, want)
+			}
+			_, err = ask(w, a, "unknown1", write{})
+			w.must(err)
+		})
+	}
+}
+
 // TestHostInvalid checks that the error names each invalid option.
 func TestHostInvalid(t *testing.T) {
 	t.Parallel()
@@ -399,6 +434,7 @@ func TestHostInvalid(t *testing.T) {
 		for want, opts := range map[string]sharding.Options{
 			"Type.Commands": w.opts(a), "Options.Shards": {Shards: -1},
 			"Options.Tuning.HandOffTimeout": {Tuning: sharding.Tuning{HandOffTimeout: -1}}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
+			"Options.Host.SharedJournal": {Host: eventsourcing.HostOptions{SharedJournal: true}},
 			"Options.Strategy: allocation: invalid: LeastShards.AbsoluteLimit": {Strategy: sharding.Pure(allocation.LeastShards{AbsoluteLimit: -5})},
 			"Options.Strategy: Pure needs a strategy":                          {Strategy: sharding.Pure(nil)}, "Options.Strategy: panic": {Strategy: sharding.Pure((*allocation.Hashing)(nil))},
 			"Options.MinMembers": {MinMembers: -1}, "Options.Tuning.BufferSize": {Tuning: sharding.Tuning{BufferSize: -1}}, "Options.Tuning.MaxStarts": {Tuning: sharding.Tuning{MaxStarts: -1}}, "Options.Tuning.RecoverNumber": {Tuning: sharding.Tuning{RecoverNumber: -1}},

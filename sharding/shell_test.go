@@ -35,7 +35,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			w.options.Observer.Dropped = func(sharding.DroppedInfo) { hold() } // blocks the loop
 			a := w.start("a")
 			w.must(a.region.AwaitReady(w.Context()))
-			_, err := ask(w, a, "stuck0", read{})
+			_, err := ask(w, a, "stuck0", remind{After: time.Hour}) // an entity with a timer stays in memory
 			w.must(err)
 			b := w.start("b")
 			w.up(a, b)

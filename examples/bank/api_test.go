@@ -240,7 +240,7 @@ func TestOpenAPIFileIsComplete(t *testing.T) {
 func TestStatusOfErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		ErrNotOpen: 404, ErrInsufficient: 409, fmt.Errorf("in words: %w", ErrNoRate): 409, eventsourcing.ErrInvalid: 400,
+		ErrNotOpen: 404, ErrInsufficient: 409, fmt.Errorf("in words: %w", ErrNoRate): 409, eventsourcing.ErrArgument: 400, eventsourcing.ErrInvalid: 500,
 		context.DeadlineExceeded: 504, eventsourcing.ErrOutcomeUnknown: 504, eventsourcing.ErrStashFull: 503, eventsourcing.ErrStopped: 503,
 		errors.New("disk on fire"): 500, eventsourcing.ErrNotStored: 503,
 	} {
