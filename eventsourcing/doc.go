@@ -19,6 +19,12 @@
 // names the sequence number that it expects, so two instances cannot both write. When a write
 // fails, its caller gets the exact outcome: done, not done, or unknown if it stops waiting first.
 //
+// # Several runtimes on one journal
+//
+// Each runtime replies from its own state. If another runtime has written, the reply to a command that
+// only reads is outdated, without an error, and a command that writes gets ErrConflict. Use package
+// sharding, or set HostOptions.SharedJournal in all runtimes.
+//
 // # Pipelining
 //
 // While a write is in flight, the next commands are handled on the state that follows from that write.

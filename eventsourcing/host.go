@@ -178,6 +178,11 @@ type hostShard struct {
 
 // Host runs the entities of a type in a runtime, with the default options. A type can be hosted once
 // in a runtime.
+//
+// If several processes host the type over one journal, an entity may be in the memory of more than one
+// of them. Its events stay consistent, but the replies of a process that does not write may be outdated,
+// without an error. Use package sharding or HostOptions.SharedJournal, or send all commands for an
+// entity to one process.
 func Host[S, E any](rt *Runtime, typ Type[S, E]) (*Local[S, E], error) {
 	return HostWith(rt, typ, HostOptions{})
 }
