@@ -169,7 +169,7 @@ func TestStatusTable(t *testing.T) {
 			t.Errorf("the table has no line for %s", name)
 		}
 	}
-	if got := (eventsourcing.StatusOf(nil)); got != (eventsourcing.Status{HTTP: 200}) || eventsourcing.NotDone(nil) {
+	if got := eventsourcing.StatusOf(nil); got != (eventsourcing.Status{HTTP: 200}) || eventsourcing.NotDone(nil) {
 		t.Errorf("the status of nil is %+v", got)
 	}
 	names = names[1:] // see TestStatusOfHandlerErrors

@@ -434,7 +434,7 @@ func TestHostInvalid(t *testing.T) {
 		for want, opts := range map[string]sharding.Options{
 			"Type.Commands": w.opts(a), "Options.Shards": {Shards: -1},
 			"Options.Tuning.HandOffTimeout": {Tuning: sharding.Tuning{HandOffTimeout: -1}}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
-			"Options.Host.SharedJournal": {Host: eventsourcing.HostOptions{SharedJournal: true}},
+			"Options.Host.SharedJournal":                                       {Host: eventsourcing.HostOptions{SharedJournal: true}},
 			"Options.Strategy: allocation: invalid: LeastShards.AbsoluteLimit": {Strategy: sharding.Pure(allocation.LeastShards{AbsoluteLimit: -5})},
 			"Options.Strategy: Pure needs a strategy":                          {Strategy: sharding.Pure(nil)}, "Options.Strategy: panic": {Strategy: sharding.Pure((*allocation.Hashing)(nil))},
 			"Options.MinMembers": {MinMembers: -1}, "Options.Tuning.BufferSize": {Tuning: sharding.Tuning{BufferSize: -1}}, "Options.Tuning.MaxStarts": {Tuning: sharding.Tuning{MaxStarts: -1}}, "Options.Tuning.RecoverNumber": {Tuning: sharding.Tuning{RecoverNumber: -1}},
