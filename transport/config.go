@@ -31,13 +31,15 @@ type Config struct {
 	// 4 MiB.
 	MaxQueue int
 	// MaxQueueAll is the number of bytes that may wait to be sent to all peers together on one
-	// lane. At least MaxQueue. Defaults to 256 MiB, or to MaxQueue if that is more.
+	// lane. At least MaxQueue. Defaults to MemoryBudget, or to MaxQueue if that is more.
 	MaxQueueAll int
-	// MaxInboxAll is the number of bytes from all peers together on one lane that may wait to be
-	// handled. Peers get less credit while more than half of MaxInboxAll is used. Frames that
-	// exceed MaxInboxAll are dropped and counted. At least Window. Defaults to 256 MiB, or to
-	// Window if that is more.
-	MaxInboxAll int
+	// MemoryBudget is the number of bytes that input of the node may hold while it waits: messages
+	// of peers on all lanes, and the commands, packets and requests that package sharding, ddata
+	// and cluster keep. A peer, and each such buffer, may hold as many bytes as are free. Peers get
+	// less credit while messages that wait for handlers use more than half of the budget. Frames
+	// and commands beyond the budget are dropped or refused, and counted. At least four times
+	// Window. Defaults to 256 MiB, or to four times Window if that is more.
+	MemoryBudget int
 	// MaxPeers is the number of incarnations that may have links. Defaults to 20,000.
 	MaxPeers int
 	// MaxRequests is the number of requests that may be open. Defaults to 65,536.
@@ -64,6 +66,8 @@ func (c Config) withDefaults() Config {
 	c.MaxRequests = cmp.Or(c.MaxRequests, 65_536)
 	c.CompressAbove = cmp.Or(c.CompressAbove, 4<<10)
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
+	c.Window = cmp.Or(c.Window, max(4<<20, 2*c.MaxMessage))
+	c.MemoryBudget = cmp.Or(c.MemoryBudget, max(256<<20, 4*c.Window))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -82,7 +86,7 @@ func (c Config) machine(self identity.Node, maxFrame int) (*link.Machine, error)
 	m, err := link.New(link.Config{
 		Self: self, MaxFrame: maxFrame,
 		FrameSize: c.FrameSize, MaxMessage: c.MaxMessage, Window: c.Window, MaxQueue: c.MaxQueue,
-		MaxQueueAll: c.MaxQueueAll, MaxHeldAll: c.MaxInboxAll, MaxPeers: c.MaxPeers,
+		MaxQueueAll: c.MaxQueueAll, Budget: c.MemoryBudget, MaxPeers: c.MaxPeers,
 		Silent: silent,
 	})
 	return m, errors.Join(append(errs, err)...)

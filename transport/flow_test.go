@@ -240,11 +240,11 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// Messages to the bare name have no credit. They are limited for each name and for all.
+// Messages to the bare name have no credit. Each name has a limit, and all share the budget.
 func TestNamedMessageLimits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	b := c.open("b", transport.Config{})
+	b := c.open("b", transport.Config{Window: 2 << 20, MemoryBudget: 8 << 20})
 	box, release := newMailbox(), make(chan struct{})
 	b.HandleNamed(kindA, func(ctx context.Context, m transport.Message) {
 		select {
@@ -260,27 +260,33 @@ func TestNamedMessageLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent++
-		for b.Stats().Lanes[transport.Control].MessagesIn < sent {
+		for b.Stats().Lanes[transport.Control].FramesIn < sent {
 			runtime.Gosched()
 		}
 	}
-	var first *transport.Transport
-	for i := range 17 { // two messages reach the limit of one name; the messages of 16 names reach the limit for all names
-		a := c.open(fmt.Sprint("a", i), transport.Config{CompressAbove: -1})
-		send(a)
-		send(a)
-		if i == 0 {
-			first = a
-			send(a)
-		}
+	first := c.open("first", transport.Config{CompressAbove: -1})
+	for range 5 { // four messages reach the limit of one name
+		send(first)
 	}
-	dropped := b.Stats().Dropped
-	if name, all := dropped[link.OverCredit], dropped[link.Overload]; name != 1 || all != 2 {
-		t.Errorf("%d messages exceeded the limit of their name, %d the limit for all names, want 1 and 2", name, all)
+	for i := range 10 {
+		send(c.open(fmt.Sprint("a", i), transport.Config{CompressAbove: -1}))
+	}
+	s := b.Stats()
+	if s.Dropped[link.OverCredit] != 1 || s.Dropped[link.Overload] != 0 || s.Memory < 14*500<<10 {
+		t.Errorf("%d messages exceeded the limit of their name, %d the budget, and %d bytes are held; want 1, 0 and at least %d",
+			s.Dropped[link.OverCredit], s.Dropped[link.Overload], s.Memory, 14*500<<10)
+	}
+	for i := range 10 {
+		send(c.open(fmt.Sprint("b", i), transport.Config{CompressAbove: -1}))
+	}
+	if n := b.Stats().Dropped[link.Overload]; n < 8 {
+		t.Errorf("%d messages of new names exceeded the budget, want at least 8", n)
 	}
 	close(release)
-	box.wait(t, 32)
-	for n := 33; len(box.all()) < n; { // the room of a message is released after it was handled
+	for b.Stats().Memory > 0 {
+		runtime.Gosched()
+	}
+	for n := len(box.all()) + 1; len(box.all()) < n; { // handled messages have made room
 		send(first)
 	}
 }

@@ -11,14 +11,8 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
-)
-
-const (
-	// maxNamed and maxNamedAll limit the bytes of unhandled messages to the bare name, for one
-	// sender and for all. Such messages have no credit.
-	maxNamed    = 1 << 20
-	maxNamedAll = 16 << 20
 )
 
 // inboxKey identifies an inbox. All incarnations of a sender's name share one inbox for messages to
@@ -35,7 +29,6 @@ type inbox struct {
 	key         inboxKey
 	queue       []delivery
 	spare       []delivery
-	bytes       int         // of messages to the bare name, queued or being handled
 	quarantined atomic.Bool // the sender is quarantined
 }
 
@@ -55,19 +48,6 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 	if fresh {
 		b = &inbox{key: key}
 	}
-	if d.Named {
-		size := len(d.Payload) + 64
-		switch {
-		case b.bytes+size > maxNamed:
-			t.counters.dropped[link.OverCredit].Add(1)
-			return
-		case t.named+size > maxNamedAll:
-			t.counters.dropped[link.Overload].Add(1)
-			return
-		}
-		b.bytes += size
-		t.named += size
-	}
 	b.queue = append(b.queue, delivery{from: from, Delivery: *d})
 	if fresh {
 		t.inboxes[key] = b
@@ -77,9 +57,10 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 
 // drain handles the messages of an inbox until it is empty.
 func (t *Transport) drain(b *inbox) {
-	consumed, named := 0, 0
+	consumed := 0
 	giveBack := func() {
 		t.machine.Consume(b.key.from, link.Lane(b.key.lane), consumed)
+		loop.BudgetOf(t).Links(t.machine.Held())
 		t.wakeLocked()
 		consumed = 0
 	}
@@ -90,9 +71,6 @@ func (t *Transport) drain(b *inbox) {
 		}
 		batch := b.queue
 		b.queue, b.spare = b.spare[:0], nil
-		b.bytes -= named
-		t.named -= named
-		named = b.bytes
 		if len(batch) == 0 || t.closed {
 			delete(t.inboxes, b.key)
 			t.mu.Unlock()
@@ -229,6 +207,7 @@ func (r receiver) Receive(lane Lane, from string, frame []byte) {
 		t.counters.dropped[link.Closing].Add(1)
 		return
 	}
+	t.machine.SetBudget(loop.BudgetOf(t).Links(t.machine.Held()))
 	eff := t.machine.Receive(t.now(), link.Lane(lane), from, frame)
 	if eff.Lost > 0 {
 		t.report(Gap{From: eff.From, Lane: lane, Frames: eff.Lost})
@@ -245,6 +224,7 @@ func (r receiver) Receive(lane Lane, from string, frame []byte) {
 	if eff.Quarantined {
 		t.report(QuarantinedBy{From: eff.From})
 	}
+	loop.BudgetOf(t).Links(t.machine.Held())
 	t.wakeLocked()
 	t.mu.Unlock()
 	if why := eff.Dropped; why != 0 && why != link.Old {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/loop"
 )
 
 // LaneStats holds the counters of one lane.
@@ -40,6 +41,9 @@ type Stats struct {
 	// AdminRequests counts the requests of operators. AdminRefused counts the requests that were
 	// rejected because of their size or a full queue, or that waited for a minute.
 	AdminRequests, AdminRefused uint64
+	// Memory is how many bytes of Config.MemoryBudget are held, within 4 KiB for each peer and
+	// buffer.
+	Memory int
 	// Peers is the current number of incarnations with links. Requests is the current number of
 	// open requests.
 	Peers, Requests int
@@ -62,6 +66,7 @@ func (t *Transport) Stats() Stats {
 		Lanes: lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
 		AdminRequests: asked, AdminRefused: refused,
 		EventsLost: t.counters.eventsLost.Load(), Saved: t.counters.saved.Load(), Requests: t.requests.Len(),
+		Memory: loop.BudgetOf(t).Held(),
 	}
 }
 
@@ -82,7 +87,7 @@ type shellCounters struct {
 //	quarantined      a frame from a quarantined incarnation, or a message to one
 //	stale            a frame of an earlier epoch of the link
 //	old              a duplicate frame, or one that a later frame overtook
-//	over_credit      a frame that exceeds the window of its link
+//	over_credit      a frame that exceeds the window of its link, or of its sender's name
 //	too_large        a message beyond the size limit
 //	too_many_peers   a frame from a new peer when the number of peers is at its limit
 //	incomplete       a part of a message of which another part was lost
@@ -94,7 +99,7 @@ type shellCounters struct {
 //	panicked         a message whose handler panicked
 //	unsent           a frame that the carrier failed to send
 //	closing          a message that was queued when the transport was closed
-//	overload         a frame that exceeds the limit for all peers together
+//	overload         a frame that exceeds the share of its sender in Config.MemoryBudget
 //	stranger         a message that Config.Accept does not accept
 type Reason uint8
 

@@ -17,9 +17,14 @@ import (
 	"github.com/refold-io/refold/internal/loop"
 )
 
+// budgeted gives the packages of this module access to the budget of the node.
+type budgeted = loop.Budgeted
+
 // Transport sends and receives messages for one incarnation of a node. Its methods are safe for
 // concurrent use.
 type Transport struct {
+	budgeted
+
 	carrier Carrier
 	cfg     Config
 	log     *slog.Logger
@@ -38,7 +43,6 @@ type Transport struct {
 	mu      sync.Mutex
 	machine *link.Machine
 	inboxes map[inboxKey]*inbox
-	named   int                    // unhandled bytes of messages to the bare name
 	flushed [Lanes][]chan struct{} // closed when the lane has nothing left to send
 	closed  bool
 	admin   admin
@@ -63,6 +67,7 @@ func Open(carrier Carrier, cfg Config) (*Transport, error) {
 		return nil, errors.Join(err, carrier.Close())
 	}
 	t := &Transport{
+		budgeted:   loop.WithBudget(loop.NewBudget(cfg.MemoryBudget)),
 		carrier:    carrier,
 		cfg:        cfg,
 		log:        cfg.Logger.With(slog.String("node", carrier.Self().String())),

@@ -29,7 +29,7 @@ const (
 )
 
 // Config configures a Machine. Sizes are in bytes. Fields without a comment are documented in
-// transport.Config, where MaxHeldAll has the name MaxInboxAll.
+// transport.Config, where Budget has the name MemoryBudget.
 type Config struct {
 	// Self is the local incarnation. Required.
 	Self identity.Node
@@ -40,7 +40,7 @@ type Config struct {
 	Window      int
 	MaxQueue    int // an empty queue accepts a message of any size
 	MaxQueueAll int // an empty lane accepts a message of any size
-	MaxHeldAll  int
+	Budget      int
 	MaxPeers    int
 	Silent      []Kind
 	// NoticeInterval is the shortest time between two notices to one incarnation. Defaults to 1 s.
@@ -55,8 +55,8 @@ func (c Config) withDefaults() Config {
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	c.Window = cmp.Or(c.Window, max(4<<20, 2*c.MaxMessage))
 	c.MaxQueue = cmp.Or(c.MaxQueue, 4<<20)
-	c.MaxQueueAll = cmp.Or(c.MaxQueueAll, max(256<<20, c.MaxQueue))
-	c.MaxHeldAll = cmp.Or(c.MaxHeldAll, max(256<<20, c.Window))
+	c.Budget = cmp.Or(c.Budget, max(256<<20, 4*c.Window))
+	c.MaxQueueAll = cmp.Or(c.MaxQueueAll, max(c.Budget, c.MaxQueue))
 	c.MaxPeers = cmp.Or(c.MaxPeers, 20_000)
 	c.NoticeInterval = cmp.Or(c.NoticeInterval, time.Second)
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, 200*time.Millisecond)
@@ -79,7 +79,7 @@ func (c Config) validate() error {
 	check("Window", c.Window, c.leastWindow(), 1<<30)
 	check("MaxQueue", c.MaxQueue, 1, 1<<30)
 	check("MaxQueueAll", c.MaxQueueAll, max(1, c.MaxQueue), math.MaxInt)
-	check("MaxHeldAll", c.MaxHeldAll, max(1, c.Window), math.MaxInt)
+	check("Budget", c.Budget, max(1, 4*c.Window), math.MaxInt)
 	check("MaxPeers", c.MaxPeers, 1, 1<<20)
 	if c.NoticeInterval < 0 || c.ProbeInterval < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.NoticeInterval %v, Config.ProbeInterval %v: want at least 0", ErrInvalid, c.NoticeInterval, c.ProbeInterval))

@@ -6,6 +6,14 @@ package link
 // Continuation is the type of the parts of a message after the first.
 const Continuation = continuation
 
+// HeldOf returns the cost of the unconsumed messages of a name.
+func (m *Machine) HeldOf(name string) int {
+	if at := m.names[name]; at != nil {
+		return at.held
+	}
+	return 0
+}
+
 // AppendMessages appends whole messages to the body of a frame.
 func AppendMessages(dst []byte, msgs ...Message) []byte {
 	for _, msg := range msgs {

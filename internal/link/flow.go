@@ -140,7 +140,7 @@ func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 			continue
 		}
 		in.grantDue = false
-		in.granted = max(in.granted, in.limit(m.window(Lane(lane))))
+		in.granted = max(in.granted, in.limit(m.window()))
 		var payload [binary.MaxVarintLen64]byte
 		n := binary.PutUvarint(payload[:], in.granted)
 		dst = appendEntry(dst, entry{Message: Message{Type: grant, Kind: Kind(lane), Correlation: in.epoch, Payload: payload[:n]}})
@@ -212,27 +212,35 @@ func (o *outgoing) nextEntry(room int) entry {
 	return e
 }
 
-// rejection returns the reason to reject a frame of the given cost, or 0.
-func (m *Machine) rejection(in *incoming, lane Lane, size int) Reason {
+// rejection returns the reason to reject a frame of the given cost, or 0. All incarnations of a name
+// together may hold as many bytes as are free: see loop.Budget.
+func (m *Machine) rejection(p *peer, lane Lane, size int) Reason {
 	switch {
-	case in.held+size > m.cfg.Window:
+	case p.in[lane].held+size > m.cfg.Window:
 		return OverCredit
-	case m.held[lane]+size > m.cfg.MaxHeldAll:
+	case !m.fits(p.name, size):
 		return Overload
 	}
 	return 0
 }
 
-func (m *Machine) hold(in *incoming, lane Lane, cost int) {
-	in.held += cost
+func (m *Machine) fits(name *sender, size int) bool {
+	return size == 0 || name.held+size <= m.budget-m.Held()-size
+}
+
+func (m *Machine) hold(p *peer, lane Lane, cost int) {
+	p.in[lane].held += cost
+	p.name.held += cost
 	m.held[lane] += cost
 }
 
 // dropPartial drops a message that cannot be completed.
-func (m *Machine) dropPartial(lane Lane, in *incoming) {
-	if p := in.partial; p != nil {
-		m.held[lane] -= p.cost
-		in.held -= min(in.held, p.cost)
+func (m *Machine) dropPartial(p *peer, lane Lane) {
+	in := &p.in[lane]
+	if part := in.partial; part != nil {
+		in.held -= min(in.held, part.cost)
+		p.name.held -= part.cost
+		m.held[lane] -= part.cost
 		in.partial = nil
 		m.drop(Incomplete, 1)
 	}
@@ -240,7 +248,12 @@ func (m *Machine) dropPartial(lane Lane, in *incoming) {
 
 // Consume releases the cost of handled messages.
 func (m *Machine) Consume(from identity.Node, lane Lane, cost int) {
-	m.held[lane] -= min(m.held[lane], cost) // also for a forgotten peer, whose messages still took memory
+	if name := m.names[from.Name]; name != nil { // also for a forgotten peer, whose messages still took memory
+		cost = min(cost, name.held, m.held[lane])
+		name.held -= cost
+		m.held[lane] -= cost
+		m.forgetName(from.Name)
+	}
 	p := m.peers[from]
 	if p == nil {
 		return
@@ -250,10 +263,16 @@ func (m *Machine) Consume(from identity.Node, lane Lane, cost int) {
 	m.grantProgress(p, lane)
 }
 
+// Held returns the cost of all messages that wait to be consumed.
+func (m *Machine) Held() int { return m.held[Control] + m.held[Data] + m.held[Bulk] }
+
+// SetBudget sets the limit of Held, when other parts of the node use more or less of the budget.
+func (m *Machine) SetBudget(bytes int) { m.budget = bytes }
+
 // window returns how many bytes of a peer on a lane may be unconsumed. It shrinks while all peers
 // together hold many bytes.
-func (m *Machine) window(lane Lane) int {
-	if m.held[lane] > m.cfg.MaxHeldAll/2 {
+func (m *Machine) window() int {
+	if m.Held() > m.budget/2 {
 		return min(m.cfg.Window, m.cfg.leastWindow())
 	}
 	return m.cfg.Window
@@ -261,7 +280,7 @@ func (m *Machine) window(lane Lane) int {
 
 // grantProgress schedules a grant when the sender may send much more than its last grant allows.
 func (m *Machine) grantProgress(p *peer, lane Lane) {
-	in, window := &p.in[lane], m.window(lane)
+	in, window := &p.in[lane], m.window()
 	if in.limit(window) >= in.granted+uint64(window/4) { //nolint:gosec // a size
 		m.grant(p, lane)
 	}

@@ -230,9 +230,9 @@ type Message struct {
 	Payload    []byte
 }
 
-// messageOverhead is the cost of a message in addition to its payload, in bytes of credit. It
-// accounts for the memory of the message's bookkeeping, so that empty messages are not free.
-const messageOverhead = 64
+// messageOverhead is the cost of a message in addition to its payload, in bytes of credit. It is
+// the memory of the bookkeeping of a waiting message, and part of the protocol: both sides count it.
+const messageOverhead = 256
 
 func cost(payload int) int { return payload + messageOverhead }
 

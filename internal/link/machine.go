@@ -17,8 +17,8 @@ import (
 type Machine struct {
 	cfg   Config
 	peers map[identity.Node]*peer
-	// names holds the peers of each name, the most recently active one last.
-	names map[string][]*peer
+	// names holds the peers of each name, and the names of which bytes are held.
+	names map[string]*sender
 	// unheard holds the peers that have sent nothing, the oldest one first. They are evicted first:
 	// their names may be invented.
 	unheard []*peer
@@ -36,15 +36,24 @@ type Machine struct {
 	// epochs is the last epoch that was assigned to a link.
 	epochs uint64
 
-	// queued and held are the costs of all messages that wait to be sent and to be consumed.
+	// queued and held are the costs of all messages that wait to be sent and to be consumed. budget
+	// is the limit of held for all lanes together.
 	queued, held [Lanes]int
+	budget       int
 
 	deliver []Delivery // reused
 	stats   Stats
 }
 
+// sender is a name that a carrier has authenticated, or to which messages are sent.
+type sender struct {
+	peers []*peer // the most recently active one last
+	held  int     // cost of all its messages that wait to be consumed
+}
+
 type peer struct {
 	node  identity.Node
+	name  *sender
 	heard bool // it has sent a frame
 	out   [Lanes]outgoing
 	in    [Lanes]incoming
@@ -59,7 +68,8 @@ func New(cfg Config) (*Machine, error) {
 	return &Machine{
 		cfg:         cfg,
 		peers:       make(map[identity.Node]*peer),
-		names:       make(map[string][]*peer),
+		names:       make(map[string]*sender),
+		budget:      cfg.Budget,
 		named:       make(map[string]*outgoing),
 		quarantined: make(map[identity.Node]*quarantine),
 	}, nil
@@ -142,8 +152,8 @@ func (m *Machine) toName(to identity.Node, lane Lane, msg Message) (*outgoing, e
 // addPeer creates the links with an incarnation. It returns nil if the number of peers is at its
 // limit and all of them have sent frames.
 func (m *Machine) addPeer(node identity.Node) *peer {
-	if same := m.names[node.Name]; len(same) >= maxIncarnations {
-		m.Forget(same[max(0, slices.IndexFunc(same, func(p *peer) bool { return !p.heard }))].node)
+	if name := m.names[node.Name]; name != nil && len(name.peers) >= maxIncarnations {
+		m.Forget(name.peers[max(0, slices.IndexFunc(name.peers, func(p *peer) bool { return !p.heard }))].node)
 	}
 	if len(m.peers) >= m.cfg.MaxPeers {
 		if len(m.unheard) == 0 {
@@ -151,14 +161,15 @@ func (m *Machine) addPeer(node identity.Node) *peer {
 		}
 		m.Forget(m.unheard[0].node)
 	}
-	p := &peer{node: node}
+	name := m.sender(node.Name)
+	p := &peer{node: node, name: name}
 	for lane := range Lane(Lanes) {
 		m.epochs++
 		p.out[lane] = outgoing{to: node, lane: lane, epoch: m.epochs, limit: initialCredit, peer: p, total: &m.queued[lane]}
 		p.in[lane] = incoming{granted: initialCredit}
 	}
 	m.peers[node] = p
-	m.names[node.Name] = append(m.names[node.Name], p)
+	name.peers = append(name.peers, p)
 	m.unheard = append(m.unheard, p)
 	return p
 }
@@ -174,18 +185,30 @@ func (m *Machine) removePeer(node identity.Node, why Reason) {
 	}
 	delete(m.peers, node)
 	m.markHeard(p)
-	same := slices.DeleteFunc(m.names[node.Name], func(q *peer) bool { return q == p })
-	if m.names[node.Name] = same; len(same) == 0 {
-		delete(m.names, node.Name)
-	}
+	p.name.peers = slices.DeleteFunc(p.name.peers, func(q *peer) bool { return q == p })
 	for lane := range p.out {
 		o := &p.out[lane]
 		m.drop(why, o.count())
 		*o.total -= o.queued
 		*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
-		m.dropPartial(Lane(lane), &p.in[lane])
+		m.dropPartial(p, Lane(lane))
 	}
+	m.forgetName(node.Name)
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
+}
+
+func (m *Machine) sender(name string) *sender {
+	if m.names[name] == nil {
+		m.names[name] = new(sender)
+	}
+	return m.names[name]
+}
+
+// forgetName removes a name without peers and without held bytes.
+func (m *Machine) forgetName(name string) {
+	if at := m.names[name]; at != nil && len(at.peers) == 0 && at.held == 0 {
+		delete(m.names, name)
+	}
 }
 
 // Tick makes each link request credit if it has waited for its interval. Due returns the time of

@@ -6,6 +6,7 @@ package link_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func (e *end) wantRoom(lane link.Lane, queued, held int) {
 	}
 }
 
-const cost64 = 64<<10 + 64 // of kib64
+const cost64 = 64<<10 + 256 // of kib64
 
 // The queued bytes of all peers of a lane are limited. Sending, forgetting and quarantining release
 // queued bytes.
@@ -67,11 +68,12 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	a.wantRoom(link.Control, cost64, 0)
 }
 
-// The unconsumed bytes of all peers of a lane are limited, even if each peer respects its credit. A
+// The unconsumed bytes of all lanes and peers are limited, even if each peer respects its credit. A
 // dropped frame leaves no state.
 func TestHeldOfAllPeers(t *testing.T) {
 	t.Parallel()
-	b := open(t, bob, small, func(c *link.Config) { c.MaxHeldAll = 1 << 20 })
+	b := open(t, bob, small, func(c *link.Config) { c.Budget = 4 << 20 })
+	b.SetBudget(1 << 20)
 	var peers []*end
 	for i := range 6 {
 		p := open(t, identity.Node{Name: fmt.Sprint("peer:", i), UID: uint64(i) + 1}, small)
@@ -79,18 +81,26 @@ func TestHeldOfAllPeers(t *testing.T) {
 		p.send(b, link.Data, kib64, kib64, kib64)
 		b.move(p, link.Data)
 	}
-	b.wantDropped(link.Overload, 3)
+	held := len(b.got)
+	b.wantDropped(link.Overload, uint64(18-held)) //nolint:gosec // a count
 	b.wantDropped(link.OverCredit, 0)
-	b.wantRoom(link.Data, 0, 15*cost64)
-	peers[0].send(b, link.Bulk, kib64) // each lane has its own limit
+	b.wantRoom(link.Data, 0, held*cost64)
+	if held < 12 || held > 15 {
+		t.Errorf("%d messages of 64 KiB are unconsumed with a budget of 1 MiB, want 12 to 15", held)
+	}
+	b.SetBudget(4 << 20)
+	peers[0].send(b, link.Bulk, kib64) // the lanes share the budget
 	b.move(peers[0], link.Bulk)
 	b.wantRoom(link.Bulk, 0, cost64)
+	if b.Held() != (held+1)*cost64 {
+		t.Errorf("%d bytes are held, want %d", b.Held(), (held+1)*cost64)
+	}
 
 	// Bytes received from a forgotten peer still count.
 	b.got = nil
 	b.Forget(peers[0].self)
-	b.wantRoom(link.Data, 0, 15*cost64)
-	for _, p := range peers[:5] {
+	b.wantRoom(link.Data, 0, held*cost64)
+	for _, p := range peers {
 		b.Consume(p.self, link.Data, 3*cost64)
 	}
 	b.Consume(peers[0].self, link.Bulk, cost64)
@@ -108,6 +118,106 @@ func TestHeldOfAllPeers(t *testing.T) {
 	b.move(last, link.Data)
 	if n := last.Stats().Lanes[link.Data]; n.Queued > 0 {
 		t.Errorf("%d bytes are still queued", n.Queued)
+	}
+}
+
+// All incarnations and lanes of a name together may hold as many bytes as are free, so that the
+// messages of another name are still received. Consumed messages make room.
+func TestShareOfName(t *testing.T) {
+	t.Parallel()
+	const budget = 4 << 20
+	b := open(t, bob, small, func(c *link.Config) { c.Budget = budget })
+	var incarnations []*end
+	fill := func() {
+		for i := range 8 {
+			m := open(t, identity.Node{Name: mallory.Name, UID: uint64(i) + 100}, small)
+			for _, lane := range []link.Lane{link.Data, link.Bulk} {
+				for range 3 {
+					m.send(b, lane, kib64)
+				}
+				b.move(m, lane)
+			}
+			incarnations = append(incarnations, m)
+		}
+		name := identity.Node{Name: bob.Name}
+		m := incarnations[0]
+		for range 8 {
+			if err := m.Send(name, link.Control, kib64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.move(m, link.Control)
+	}
+	fill()
+	if b.Held() > budget/2 || b.Held() < budget/2-2*cost64 {
+		t.Errorf("one name holds %d bytes, want half of %d", b.Held(), budget)
+	}
+	if b.Stats().Dropped[link.Overload] == 0 {
+		t.Error("no frame was dropped")
+	}
+	hostile := b.got
+	b.got = nil
+	a := open(t, alice, small)
+	for range 3 {
+		a.send(b, link.Data, kib64)
+	}
+	b.move(a, link.Data)
+	if len(b.got) != 3 {
+		t.Errorf("%d messages of another name arrived, want 3", len(b.got))
+	}
+	b.consume(a, link.Data)
+	for _, d := range hostile {
+		from := identity.Node{Name: mallory.Name}
+		lane := link.Control
+		if !d.Named {
+			from, lane = incarnations[0].self, link.Data // the lanes share the budget
+		}
+		b.Consume(from, lane, d.Cost)
+	}
+	for _, lane := range []link.Lane{link.Control, link.Data, link.Bulk} {
+		b.Consume(mallory, lane, budget)
+	}
+	if b.Held() != 0 {
+		t.Errorf("%d bytes are held after all messages were consumed", b.Held())
+	}
+}
+
+// A message that is a small part of its frame does not keep the frame in memory.
+func TestSmallPartOfFrame(t *testing.T) {
+	t.Parallel()
+	b := open(t, bob)
+	padding := link.Message{Type: 15, Payload: make([]byte, 1<<19)}
+	receive := func(f link.Frame) (frame []byte, payload []byte) {
+		frame = link.AppendFrame(nil, f)
+		got := b.Receive(0, f.Lane, alice.Name, frame).Deliver
+		if len(got) != 1 {
+			t.Fatalf("%d messages were delivered, want 1", len(got))
+		}
+		return frame, got[0].Payload
+	}
+	for number, test := range []struct {
+		payload string
+		padded  bool
+		kept    bool
+	}{{"", true, false}, {"x", true, false}, {strings.Repeat("x", 1<<19), true, false}, {"x", false, true}, {strings.Repeat("x", 1<<19), false, true}} {
+		for _, lane := range []link.Lane{link.Control, link.Data} {
+			f := link.Frame{Lane: lane, From: alice, To: bob.UID, Sequenced: true, Epoch: uint64(number) + 1, Number: 1}
+			if lane == link.Control {
+				f = link.Frame{Lane: lane, From: alice}
+			}
+			f.Body = link.AppendMessages(nil, tell(test.payload))
+			if test.padded {
+				f.Body = link.AppendMessages(f.Body, padding)
+			}
+			frame, payload := receive(f)
+			if len(payload) != len(test.payload) || cap(payload) > len(payload)+8 {
+				t.Errorf("a payload of %d bytes has %d bytes and room for %d", len(test.payload), len(payload), cap(payload))
+			}
+			clear(frame)
+			if kept := len(payload) > 0 && payload[0] == 0; kept != test.kept {
+				t.Errorf("lane %v: a payload of %d bytes in a frame of %d keeps the frame: %t, want %t", lane, len(test.payload), len(frame), kept, test.kept)
+			}
+		}
 	}
 }
 
@@ -131,7 +241,8 @@ func TestHeldBytesOfParts(t *testing.T) {
 // When many bytes are held, peers get less credit, but they can still send.
 func TestCreditUnderLoad(t *testing.T) {
 	t.Parallel()
-	b := open(t, bob, small, func(c *link.Config) { c.Window, c.MaxHeldAll = 4<<20, 6<<20 })
+	b := open(t, bob, small, func(c *link.Config) { c.Window, c.Budget = 4<<20, 16<<20 })
+	b.SetBudget(8 << 20)
 	sent := func(from *end) (messages int) {
 		for range 100 {
 			from.send(b, link.Data, kib64)
@@ -149,8 +260,9 @@ func TestCreditUnderLoad(t *testing.T) {
 	wide := func(c *link.Config) { c.Window, c.MaxQueue = 4<<20, 16<<20 }
 	first := sent(open(t, mallory, small, wide))
 	second := sent(open(t, alice, small, wide))
-	if first != 63 || second != 15 { // the window is 4 MiB, or 1 MiB while more than 3 MiB are held
-		t.Errorf("the first peer sent %d messages of 64 KiB and the second %d, want 63 and 15", first, second)
+	third := sent(open(t, carol, small, wide))
+	if first != 63 || second != 15 || third != 15 { // the window is 4 MiB, or 1 MiB while more than 4 MiB are held
+		t.Errorf("three peers sent %d, %d and %d messages of 64 KiB, want 63, 15 and 15", first, second, third)
 	}
 	b.wantDropped(link.Overload, 0)
 }

@@ -131,7 +131,7 @@ func TestInvalidPartSizes(t *testing.T) {
 			if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); len(eff.Deliver) != 0 {
 				t.Errorf("%s: delivered a message of %d bytes", name, len(eff.Deliver[0].Payload))
 			}
-			offset += uint64(len(body)) + 64
+			offset += uint64(len(body)) + 256
 		}
 		if b.Stats().Dropped[test.why] == 0 {
 			t.Errorf("%s: not counted as %v: %v", name, test.why, b.Stats().Dropped)

@@ -143,14 +143,27 @@ func (n *network) heal() {
 		n.step(false)
 	}
 	for i, e := range n.ends {
+		held := 0
 		for lane, stats := range e.Stats().Lanes {
-			held := 0
+			before := held
 			for _, cost := range n.held[i][lane] {
 				held += cost
 			}
-			if stats.Queued != 0 || stats.Held != held {
-				n.t.Errorf("seed %d: at the end %d bytes are queued and %d held, want 0 and %d", n.seed, stats.Queued, stats.Held, held)
+			if stats.Queued != 0 || stats.Held != held-before {
+				n.t.Errorf("seed %d: at the end %d bytes are queued and %d held, want 0 and %d", n.seed, stats.Queued, stats.Held, held-before)
 			}
+		}
+		other := n.ends[1-i].self
+		if e.Held() != held || e.HeldOf(other.Name) != held {
+			n.t.Errorf("seed %d: at the end %d bytes are held, %d by %v, want %d", n.seed, e.Held(), e.HeldOf(other.Name), other, held)
+		}
+		for lane, costs := range n.held[i] {
+			for _, cost := range costs {
+				e.Consume(other, link.Lane(lane), cost) //nolint:gosec // a lane
+			}
+		}
+		if e.Held() != 0 || e.HeldOf(other.Name) != 0 {
+			n.t.Errorf("seed %d: %d bytes are held after all messages were consumed, %d by %v", n.seed, e.Held(), e.HeldOf(other.Name), other)
 		}
 	}
 	if n.seen != n.next {

@@ -32,7 +32,8 @@ type Effects struct {
 type Delivery struct {
 	Message
 
-	// Cost is the argument of Consume after the message was handled.
+	// Cost is the argument of Consume after the message was handled. Consume takes the bare name of
+	// the sender of a Named message.
 	Cost int
 	// Named marks a message to the bare name. Its sender need not have seen this incarnation.
 	Named bool
@@ -60,9 +61,9 @@ func (m *Machine) Receive(now time.Duration, lane Lane, from string, frame []byt
 		m.queueNotice(now, f)
 		return m.reject(f.From, Quarantined)
 	case !f.Sequenced:
-		return m.receiveDatagram(f)
+		return m.receiveDatagram(f, frame)
 	}
-	return m.receiveLink(f)
+	return m.receiveLink(f, frame)
 }
 
 func (m *Machine) reject(from identity.Node, why Reason) Effects {
@@ -71,9 +72,17 @@ func (m *Machine) reject(from identity.Node, why Reason) Effects {
 }
 
 // receiveDatagram processes a frame without a link: messages to the bare name, or a notice.
-func (m *Machine) receiveDatagram(f Frame) Effects {
+func (m *Machine) receiveDatagram(f Frame, frame []byte) Effects {
 	if f.Lane != Control {
 		return m.reject(f.From, Malformed)
+	}
+	name, size := m.sender(f.From.Name), bodyCost(f.Body)
+	defer m.forgetName(f.From.Name)
+	switch { // such messages have no credit
+	case name.held+size > m.cfg.Window:
+		return m.reject(f.From, OverCredit)
+	case !m.fits(name, size):
+		return m.reject(f.From, Overload)
 	}
 	eff := Effects{From: f.From, Deliver: m.deliver[:0]}
 	for r := (reader{b: f.Body}); len(r.b) > 0; {
@@ -83,7 +92,10 @@ func (m *Machine) receiveDatagram(f Frame) Effects {
 			eff.Quarantined = eff.Quarantined || e.Correlation == m.cfg.Self.UID
 		case e.Type == Tell && f.To == 0 && e.rest == 0:
 			m.stats.Lanes[f.Lane].MessagesIn++
-			eff.Deliver = append(eff.Deliver, Delivery{Message: e.Message, Named: true})
+			price := cost(len(e.Payload))
+			name.held += price
+			m.held[f.Lane] += price
+			eff.Deliver = append(eff.Deliver, Delivery{Message: e.detached(frame), Cost: price, Named: true})
 		default:
 			m.drop(UnknownType, 1)
 		}
@@ -92,7 +104,7 @@ func (m *Machine) receiveDatagram(f Frame) Effects {
 	return eff
 }
 
-func (m *Machine) receiveLink(f Frame) Effects {
+func (m *Machine) receiveLink(f Frame, frame []byte) Effects {
 	p := m.peers[f.From]
 	if p == nil {
 		if p = m.addPeer(f.From); p == nil {
@@ -109,7 +121,7 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	case f.Epoch == in.epoch && f.Offset < in.received:
 		return m.reject(f.From, Malformed)
 	case f.Epoch > in.epoch:
-		m.dropPartial(f.Lane, in)
+		m.dropPartial(p, f.Lane)
 		// Held messages of the earlier link stay in memory and still count.
 		*in = incoming{epoch: f.Epoch, granted: initialCredit, held: in.held}
 	}
@@ -117,7 +129,7 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	if eff.Lost = f.Number - in.number - 1; eff.Lost > 0 {
 		m.stats.Lanes[f.Lane].Gaps++
 		m.stats.Lanes[f.Lane].Lost += eff.Lost
-		m.dropPartial(f.Lane, in)
+		m.dropPartial(p, f.Lane)
 	}
 	in.number = f.Number
 	size := bodyCost(f.Body)
@@ -125,14 +137,14 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	if f.RequestsCredit {
 		m.grant(p, f.Lane)
 	}
-	if why := m.rejection(in, f.Lane, size); why != 0 {
-		m.dropPartial(f.Lane, in)
+	if why := m.rejection(p, f.Lane, size); why != 0 {
+		m.dropPartial(p, f.Lane)
 		m.grant(p, f.Lane)
 		refused := m.reject(f.From, why)
 		refused.Lost = eff.Lost
 		return refused
 	}
-	eff.Deliver = m.take(p, in, f)
+	eff.Deliver = m.take(p, in, f, frame)
 	m.grantProgress(p, f.Lane) // lost bytes will never be consumed
 	return eff
 }
@@ -147,7 +159,7 @@ func bodyCost(body []byte) int {
 	return sum
 }
 
-func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
+func (m *Machine) take(p *peer, in *incoming, f Frame, frame []byte) []Delivery {
 	deliver := m.deliver[:0]
 	done := func(msg Message, cost int) {
 		m.stats.Lanes[f.Lane].MessagesIn++
@@ -157,7 +169,7 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		e, _ := r.entry()
 		price := cost(len(e.Payload))
 		if in.partial != nil && e.Type != continuation && e.Type <= Reply {
-			m.dropPartial(f.Lane, in) // the sender abandoned the message
+			m.dropPartial(p, f.Lane) // the sender abandoned the message
 		}
 		switch {
 		case e.Type == grant && f.Lane == Control:
@@ -167,9 +179,9 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		case e.Type == continuation && in.partial == nil:
 			m.drop(Incomplete, 1)
 		case e.Type == continuation && in.partial.rest != uint64(len(e.Payload))+e.rest:
-			m.dropPartial(f.Lane, in)
+			m.dropPartial(p, f.Lane)
 		case e.Type == continuation:
-			m.hold(in, f.Lane, price)
+			m.hold(p, f.Lane, price)
 			part := in.partial
 			part.msg.Payload = append(part.msg.Payload, e.Payload...)
 			part.rest = e.rest
@@ -181,21 +193,32 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		case e.rest > uint64(m.cfg.MaxMessage) || len(e.Payload)+int(e.rest) > m.cfg.MaxMessage: //nolint:gosec // bounded by the first half
 			m.drop(TooLarge, 1)
 		case e.rest > 0:
-			m.hold(in, f.Lane, price)
+			m.hold(p, f.Lane, price)
 			in.partial = newPartial(e, price)
 		default:
-			m.hold(in, f.Lane, price)
-			done(e.Message, price)
+			m.hold(p, f.Lane, price)
+			done(e.detached(frame), price)
 		}
 	}
 	m.deliver = deliver
 	return deliver
 }
 
-// newPartial begins a message of several parts. It allocates at most four times the received bytes,
+// detached returns the message of an entry. Its payload is a copy if most of the frame are other
+// bytes: the message may be kept for long, and the cost of a message accounts for its own payload only.
+func (e *entry) detached(frame []byte) Message {
+	msg := e.Message
+	if n := len(msg.Payload); len(frame) > n+n/8+messageOverhead {
+		msg.Payload = append(make([]byte, 0, n), msg.Payload...)
+	}
+	return msg
+}
+
+// newPartial begins a message of several parts. It allocates little more than the received bytes,
 // because the announced size may be wrong.
 func newPartial(e entry, price int) *partial {
-	whole := make([]byte, 0, min(len(e.Payload)+int(e.rest), 4*len(e.Payload))) //nolint:gosec // at most MaxMessage
+	received := len(e.Payload)
+	whole := make([]byte, 0, min(received+int(e.rest), received+received/4)) //nolint:gosec // at most MaxMessage
 	msg := e.Message
 	msg.Payload = append(whole, e.Payload...)
 	return &partial{msg: msg, rest: e.rest, cost: price}
@@ -213,7 +236,7 @@ func (m *Machine) markHeard(p *peer) {
 // touch makes a peer the last to be evicted: of its name, and of all peers that have sent nothing.
 func (m *Machine) touch(p *peer) {
 	m.markHeard(p)
-	same := m.names[p.node.Name]
+	same := p.name.peers
 	if same[len(same)-1] != p {
 		i := slices.Index(same, p)
 		copy(same[i:], same[i+1:])

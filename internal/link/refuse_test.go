@@ -92,8 +92,8 @@ func TestSendToName(t *testing.T) {
 		b.take(a, link.Control, frame)
 	}
 	b.want("join", "me")
-	if !b.got[0].Named || b.got[0].Cost != 0 || b.Stats().Peers != 0 || a.Stats().Peers != 0 {
-		t.Errorf("first message %+v; %d peers of the receiver, %d of the sender; want a named message without cost, and no peers", b.got[0], b.Stats().Peers, a.Stats().Peers)
+	if !b.got[0].Named || b.got[0].Cost == 0 || b.Stats().Peers != 0 || a.Stats().Peers != 0 {
+		t.Errorf("first message %+v; %d peers of the receiver, %d of the sender; want a named message with a cost, and no peers", b.got[0], b.Stats().Peers, a.Stats().Peers)
 	}
 	if _, _, ok := a.Flush(0, link.Control, nil); ok {
 		t.Error("Flush returned a third frame")
@@ -117,8 +117,8 @@ func TestSendToName(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
-	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, MaxHeldAll: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
-	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "MaxHeldAll", "MaxPeers", "FrameSize", "ProbeInterval"} {
+	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, Budget: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
+	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "Budget", "MaxPeers", "FrameSize", "ProbeInterval"} {
 		if !errors.Is(err, link.ErrInvalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("the error does not name %s: %v, want ErrInvalid", field, err)
 		}

@@ -28,8 +28,14 @@ var (
 const maxReused = 8192
 
 // Limit bounds the entries of one class that wait in a Mailbox. Zero means no limit. A class
-// without waiting entries accepts an entry of any size.
-type Limit struct{ Count, Bytes int }
+// without waiting entries accepts an entry of any size. Account is charged for the waiting entries.
+type Limit struct {
+	Count, Bytes int
+	Account      *Account
+}
+
+// entryCost is the charge for an entry in addition to its bytes.
+const entryCost = 128
 
 // Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries. One
 // goroutine takes them. Each bounded entry belongs to a class, which is an index of the limits
@@ -94,9 +100,25 @@ func (m *Mailbox[T]) Receive(ctx context.Context, of, bytes int, v T) error {
 	}
 }
 
-func (c *class) accepts(bytes int) bool {
+// add adds an entry, or returns false at the limit.
+func (c *class) add(bytes int) bool {
 	l := c.limit
-	return c.count == 0 || (l.Count == 0 || c.count < l.Count) && (l.Bytes == 0 || c.bytes+bytes <= l.Bytes)
+	switch {
+	case c.count == 0:
+		l.Account.Hold(bytes + entryCost)
+	case l.Count > 0 && c.count >= l.Count, l.Bytes > 0 && c.bytes+bytes > l.Bytes, !l.Account.Take(bytes + entryCost):
+		return false
+	}
+	c.count++
+	c.bytes += bytes
+	return true
+}
+
+func (c *class) remove(count, bytes int) {
+	c.count -= count
+	c.bytes -= bytes
+	c.limit.Account.Free(bytes + count*entryCost)
+	c.wake()
 }
 
 // offer implements Offer. With ErrFull it returns a channel that is closed when there is room.
@@ -108,14 +130,12 @@ func (m *Mailbox[T]) offer(of, bytes int, v T) (room <-chan struct{}, err error)
 		return nil, ErrClosed
 	}
 	c := &m.classes[of]
-	if !c.accepts(bytes) {
+	if !c.add(bytes) {
 		if c.room == nil {
 			c.room = make(chan struct{})
 		}
 		return c.room, ErrFull
 	}
-	c.count++
-	c.bytes += bytes
 	m.entries = append(m.entries, v)
 	return nil, nil
 }
@@ -150,10 +170,7 @@ func (m *Mailbox[T]) TakeOne(size func(T) (class, bytes int)) (v T, found, more 
 		m.entries = nil
 	}
 	of, bytes := size(v)
-	c := &m.classes[of]
-	c.count--
-	c.bytes -= bytes
-	c.wake()
+	m.classes[of].remove(1, bytes)
 	return v, true, len(m.entries) > 0
 }
 
@@ -180,8 +197,7 @@ func (m *Mailbox[T]) Close() []T {
 func (m *Mailbox[T]) release() {
 	for i := range m.classes {
 		c := &m.classes[i]
-		c.count, c.bytes = 0, 0
-		c.wake()
+		c.remove(c.count, c.bytes)
 	}
 }
 
