@@ -60,7 +60,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			}
 			return sharding.Host.Deliver(answers.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
 				m.AnswerEncoded(answers.AppendReply(nil, value, err))
-			}))
+			}, nil))
 		}
 		sharding.Hooks.Route = route
 		hosting.Shard(&options, &sharding)

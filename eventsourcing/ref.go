@@ -68,6 +68,7 @@ func (p *callPool) put(c *call) {
 // Take implements engine.Caller.
 func (c *call) Take() bool {
 	if c.remote != nil {
+		c.remote.charge.Free()
 		return !c.remote.late()
 	}
 	if c.ctx.Done() != nil && c.ctx.Err() != nil {
@@ -77,7 +78,12 @@ func (c *call) Take() bool {
 }
 
 // Untake implements engine.Caller.
-func (c *call) Untake() { c.state.CompareAndSwap(callTaken, callWaiting) }
+func (c *call) Untake() {
+	if c.remote != nil {
+		c.remote.charge.Hold()
+	}
+	c.state.CompareAndSwap(callTaken, callWaiting)
+}
 
 // Reply implements hosting.Asker.
 func (c *call) Reply(value any, err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/loop"
 )
 
 // remoteEntities implements Entities for a node that hosts no entities.
@@ -65,8 +66,8 @@ func (*remote[S]) Entities(rt *Runtime, typeName string, route func(hosting.Mess
 }
 
 // NewMessage implements hosting.Carrier.
-func (*remote[S]) NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
-	return newRemoteMessage(ctx, id, command, deadline, answered)
+func (*remote[S]) NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error), charge *loop.Charge) hosting.Message {
+	return newRemoteMessage(ctx, id, command, deadline, answered, charge)
 }
 
 // AppendReply implements hosting.Carrier.
@@ -74,20 +75,37 @@ func (r *remote[S]) AppendReply(dst []byte, value any, err error) []byte {
 	return r.replies.append(dst, value, err)
 }
 
-func newRemoteMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
+func newRemoteMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error), charge *loop.Charge) hosting.Message {
 	if answered == nil {
-		return hosting.NewMessage(id, envelope(ctx, command), false)
+		m := &remoteTell{origin: origin{ctx: ctx}, charge: charge}
+		m.env.Message, m.env.Caller = command, m
+		return hosting.NewMessage(id, &m.env, false)
 	}
-	c := &call{remote: &remoteCaller{answered: answered, deadline: deadline}}
+	c := &call{remote: &remoteCaller{answered: answered, deadline: deadline, charge: charge}}
 	c.ctx = ctx
 	c.env.Message, c.env.Caller = command, c
 	return hosting.NewMessage(id, &c.env, false)
 }
 
+// remoteTell is a command from another node whose sender expects no reply.
+type remoteTell struct {
+	env engine.Envelope
+	origin
+
+	charge *loop.Charge
+}
+
+// Take implements engine.Caller.
+func (m *remoteTell) Take() bool { m.charge.Free(); return true }
+
+// Untake implements engine.Caller.
+func (m *remoteTell) Untake() { m.charge.Hold() }
+
 // remoteCaller is the caller of a command that came from another node.
 type remoteCaller struct {
 	answered func(value any, err error)
 	deadline time.Time // zero for none
+	charge   *loop.Charge
 
 	mu     sync.Mutex
 	ctx    context.Context //nolint:containedctx // nil until a handler needs it

@@ -155,9 +155,9 @@ func newRemoteNode(t *testing.T) *remoteNode {
 			deadline = time.Now().Add(a.deadline)
 		}
 		answered := func(value any, err error) { m.AnswerEncoded(answers.AppendReply(nil, value, err)) }
-		forwarded := newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
+		forwarded := newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered, nil)
 		if !m.Asked() {
-			forwarded = newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
+			forwarded = newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil, nil)
 		}
 		return a.host.Deliver(forwarded)
 	})
@@ -393,7 +393,7 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errRoute) {
 			t.Errorf("Ask: %v, want the error of the route", err)
 		}
-		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errRoute = err })
+		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errRoute = err }, nil)
 		if err := sharding.Host.Deliver(unknown); err != nil {
 			t.Error(err)
 		}

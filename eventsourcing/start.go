@@ -69,7 +69,7 @@ func startMessage(id string, done func(error)) hosting.Message {
 	if done == nil {
 		return hosting.NewMessage(id, &engine.Envelope{Message: hosting.Start{}}, false)
 	}
-	return newRemoteMessage(context.Background(), id, hosting.Start{}, time.Time{}, func(_ any, err error) { done(err) })
+	return newRemoteMessage(context.Background(), id, hosting.Start{}, time.Time{}, func(_ any, err error) { done(err) }, nil)
 }
 
 // Wake implements Entities. It computes the state of every entity in the journal, one after the

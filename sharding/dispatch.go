@@ -110,7 +110,16 @@ func (s *shell) passPeer(g *fastPath, c *decodedCommand) (sent bool, err error) 
 		return false, nil
 	}
 	used.set()
-	return true, s.entities.Deliver(c.message)
+	return true, s.deliverPeer(c)
+}
+
+// deliverPeer passes a command of another node to its entity.
+func (s *shell) deliverPeer(c *decodedCommand) error {
+	err := s.entities.Deliver(c.message)
+	if err != nil {
+		c.charge.Free()
+	}
+	return err
 }
 
 // queueOwn queues a command of this node, unless the path accepts it now.
@@ -122,13 +131,35 @@ func (s *shell) queueOwn(g *fastPath, c envelope) error {
 			return err
 		}
 	}
-	switch err := s.inbox.Offer(ownCommands, 0, item{path: g, origin: shardcore.Own}); {
-	case errors.Is(err, loop.ErrFull):
-		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, s.opts.Tuning.BufferSize)
-	case err != nil || !g.Wait(shardcore.Own, queuedCommand{own: &c}):
-		return s.stopped()
+	c.charged = costOf(len(c.encoded.payload))
+	if !s.own.Take(c.charged) {
+		s.overBudget.Add(1)
+		return fmt.Errorf("%w: no room for %d bytes in the memory budget of the node", ErrBuffersFull, c.charged)
 	}
-	return nil
+	err := s.inbox.Offer(ownCommands, 0, item{path: g, origin: shardcore.Own})
+	if err == nil && g.Wait(shardcore.Own, queuedCommand{own: &c}) {
+		return nil
+	}
+	s.freeOwn(&c)
+	if errors.Is(err, loop.ErrFull) {
+		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, s.opts.Tuning.BufferSize)
+	}
+	return s.stopped()
+}
+
+// freeOwn ends the charge of a command of this node that no longer waits.
+func (s *shell) freeOwn(c *envelope) {
+	s.own.Free(c.charged)
+	c.charged = 0
+}
+
+// free ends the charge of a command that leaves the region, except to its entity.
+func (s *shell) free(m *shardcore.Message) {
+	if c, ok := m.Local.(*envelope); ok {
+		s.freeOwn(c)
+	} else if c, ok := m.Decoded.(*decodedCommand); ok {
+		c.charge.Free()
+	}
 }
 
 // queuePeer queues a command of another node. It blocks at the limit.
@@ -143,7 +174,7 @@ func (s *shell) queuePeer(ctx context.Context, g *fastPath, c queuedCommand) {
 	// The loop may handle the queue before this entry is in the inbox. Each command therefore adds
 	// its own entry, so that no command stays in the queue.
 	it := item{path: g, origin: shardcore.Peers}
-	if s.inbox.Receive(ctx, frames, len(c.peer.Packet.Body), it) != nil {
+	if s.inbox.Receive(ctx, commands, len(c.peer.Packet.Body), it) != nil {
 		s.inbox.Add(it)
 	}
 }
@@ -185,7 +216,9 @@ func (s *shell) passQueue(g *fastPath, from shardcore.Origin) (next queuedComman
 		var err error
 		if c.own != nil {
 			m = c.own.message
-			sent, err = s.passOwn(g, c.own)
+			if sent, err = s.passOwn(g, c.own); sent {
+				s.freeOwn(c.own)
+			}
 		} else if d, ok := c.peer.Decoded.(*decodedCommand); ok {
 			m = d.message
 			sent, err = s.passPeer(g, d)
@@ -219,9 +252,11 @@ func (s *shell) closePaths() {
 // refuseQueued reports to the sender of a queued command that the loop has ended.
 func (s *shell) refuseQueued(c queuedCommand) {
 	if c.own != nil {
+		s.freeOwn(c.own)
 		c.own.message.Answer(nil, s.stopped())
 		return
 	}
+	s.free(&shardcore.Message{Decoded: c.peer.Decoded})
 	p := &c.peer.Packet
 	s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.Stopped), ErrStopped)
 }

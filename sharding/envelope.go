@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
@@ -43,7 +44,16 @@ type envelope struct {
 	message hosting.Message
 	encoded encodedCommand
 	failed  error // the error of encoding; reported only if the command must be sent to another node
+	charged int   // bytes of shell.own, while the command waits
 }
+
+// commandCost is the charge for a command in addition to its encoding: the memory of its queue
+// entries and of its caller.
+const commandCost = 1 << 10
+
+// costOf returns the charge for a command with an encoding of this size. The command is also in
+// memory in its decoded form, which counts like the encoding.
+func costOf(encoded int) int { return 2*encoded + commandCost }
 
 // encodedCommand is the part of an encoded command that does not depend on the time of sending. The
 // zero value means that the command is not encoded.
@@ -161,21 +171,26 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 type decodedCommand struct {
 	message hosting.Message
 	failed  func() // nil if the command was decoded
+	// charge is held until the entity takes the command to handle it, or until the command leaves
+	// this node.
+	charge loop.Charge
 }
 
-// decodeMessage decodes a command for an entity. The loop must not call it: the codec belongs to
-// the application and may block.
-func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
+// decode decodes a command for an entity. The loop must not call it: the codec belongs to the
+// application and may block.
+func (c *decodedCommand) decode(s *shell, id string, body []byte) {
 	a, err := decodeCommand(body)
 	if err != nil {
-		return &decodedCommand{failed: func() { s.reportDropped(id, false, err) }}
+		c.failed = func() { s.reportDropped(id, false, err) }
+		return
 	}
 	command, err := s.decodePayload(&a)
 	if err != nil {
-		return &decodedCommand{failed: func() {
+		c.failed = func() {
 			s.reportDropped(id, a.replyTo.isSet(), err)
 			s.sendReply(a.replyTo, nil, err)
-		}}
+		}
+		return
 	}
 	ctx := s.traceContext(a.trace)
 	var deadline time.Time
@@ -187,7 +202,7 @@ func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	if to.isSet() {
 		reply = func(value any, err error) { s.sendReply(to, value, err) }
 	}
-	return &decodedCommand{message: s.carrier.NewMessage(ctx, id, command, deadline, reply)}
+	c.message = s.carrier.NewMessage(ctx, id, command, deadline, reply, &c.charge)
 }
 
 func (s *shell) traceContext(trace []byte) context.Context {

@@ -165,14 +165,16 @@ func (s *shell) terminate() {
 }
 
 // The classes of the inbox. ownCommands has the limit Tuning.BufferSize: further commands are
-// refused. At the limit of frames, the handler of the next frame blocks, and therefore the lane of
-// its sender blocks too.
+// refused. At the limits of commands of other nodes and of other frames, the handler of the next
+// frame blocks, and therefore the lane of its sender blocks too. Commands are charged where they
+// arrive, the other frames where they wait.
 const (
 	ownCommands = iota
+	commands
 	frames
 )
 
-// Limits of the frames that wait for the loop.
+// Limits of the commands of other nodes and of the other frames that wait for the loop.
 const (
 	maxWaitingBytes  = 16 << 20
 	maxWaitingFrames = 8192
@@ -237,6 +239,7 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 }
 
 func (s *shell) handleRefusal(r *shardcore.Refusal) {
+	s.free(&r.Message)
 	err := refusal(r.Reason)
 	if r.Reason == shardcore.Stopped {
 		err = s.stopped()
@@ -258,13 +261,19 @@ func (s *shell) applyAction(a *shardcore.Action) {
 		s.startEntity(a)
 	case shard.Pass:
 		if p, ok := a.Message.Local.(*envelope); ok {
-			s.deliver(p.message)
+			s.freeOwn(p)
+			if err := s.entities.Deliver(p.message); err != nil {
+				s.fail(p.message, err)
+			}
 		} else if c, ok := a.Message.Decoded.(*decodedCommand); ok {
 			if c.failed != nil {
+				c.charge.Free()
 				c.failed()
 				return
 			}
-			s.deliver(c.message)
+			if err := s.deliverPeer(c); err != nil {
+				s.fail(c.message, err)
+			}
 		}
 	case shard.Stop:
 		if a.Idle {
@@ -280,6 +289,7 @@ func (s *shell) applyAction(a *shardcore.Action) {
 // sendFrame sends a frame to another node. The protocol tolerates the loss of a frame; the sender
 // of a lost command gets an error.
 func (s *shell) sendFrame(o *shardcore.Outgoing) {
+	s.free(&o.Message)
 	p, ok := o.Message.Local.(*envelope)
 	if !ok {
 		if err := s.node.Transport().Send(o.To, transport.Data, transport.Kind(o.Kind), o.Encoded(nil)); err != nil {

@@ -263,6 +263,8 @@ type State struct {
 	Unanswered uint64
 	// Dropped is how many commands were not delivered since the start.
 	Dropped uint64
+	// OverBudget is how many of them were refused because transport.Config.MemoryBudget was used up.
+	OverBudget uint64
 	// Ignored is how many messages of other nodes the node has ignored, for all types: malformed
 	// messages, messages for no region of the node, messages to a coordinator that it does not
 	// expect, and replies without an outstanding ask.
@@ -297,6 +299,7 @@ func (r *Region[S]) State(ctx context.Context) (state State, err error) {
 	}
 	state.Mismatch = s.mismatchErr()
 	state.Unanswered = s.unanswered.Load()
+	state.OverBudget = s.overBudget.Load()
 	state.Ignored = s.router.undeliverable.Load() + s.router.lateReplies.Load()
 	state.Asks, state.Queued, state.Dropped = s.router.asks.len(), s.queuedTotal.Load(), s.dropped.Load()
 	return state, nil

@@ -168,20 +168,21 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("%v sent it to shard %d: the nodes have different settings", m.From, p.Shard))
 		return
 	}
-	g, c := &s.paths[n], s.decodeMessage(p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
+	// Commands of peers are refused instead of delayed: a blocked lane would also delay the flushes
+	// that end the wait.
+	g, c := &s.paths[n], new(decodedCommand)
+	if !c.charge.Take(s.budget.Account(m.From.Name), costOf(len(p.Body))) {
+		s.overBudget.Add(1)
+		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.BufferFull), fmt.Errorf("%w: from %v: no room in the memory budget of the node", ErrBuffersFull, m.From))
+		return
+	}
+	c.decode(s, p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
 	sent, err := s.receiveDirect(g, c)
 	if err != nil {
 		s.fail(c.message, err)
 	}
 	if !sent {
 		s.queuePeer(ctx, g, queuedCommand{peer: &shardcore.Forwarded{From: m.From, Packet: *p, Decoded: c}})
-	}
-}
-
-// deliver passes a command to its entity. If that fails, the caller gets the error.
-func (s *shell) deliver(m hosting.Message) {
-	if err := s.entities.Deliver(m); err != nil {
-		s.fail(m, err)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestIsAbandoned(t *testing.T) {
 	cancel()
 	carrier := remoteOf(eventsourcing.Protocol[int]{})
 	own := func(ctx context.Context, answered func(any, error)) shardcore.Message {
-		return shardcore.Message{Local: &envelope{message: carrier.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
+		return shardcore.Message{Local: &envelope{message: carrier.NewMessage(ctx, "x", nil, time.Time{}, answered, nil)}}
 	}
 	answered := func(any, error) {}
 	asker := append(wire.AppendNode(nil, identity.Node{Name: "b", UID: 7}), 5)

@@ -47,6 +47,9 @@ type shell struct {
 	stopping       atomic.Bool // ends the loop
 	dropped        atomic.Uint64
 	queuedTotal    atomic.Uint64 // commands through the loop
+	budget         *loop.Budget
+	own            *loop.Account // of the waiting commands of this node, of all types
+	overBudget     atomic.Uint64 // refused commands
 
 	unanswered     atomic.Uint64 // asks whose callers stopped waiting
 	pendingQueries atomic.Int32  // queries of other nodes that wait for the loop
@@ -82,10 +85,13 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	if err != nil {
 		return nil, err
 	}
+	budget := loop.BudgetOf(node.Transport())
 	s := &shell{
 		node: node, router: routerOf(node), runtime: rt, name: name, opts: opts, commands: commands, machine: machine,
 		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), paths: make([]fastPath, opts.Shards),
-		inbox:     loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes}),
+		inbox: loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes},
+			loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes, Account: budget.Account("frames of " + name)}),
+		budget: budget, own: budget.Account(""),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), nodeEnded: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -312,7 +313,9 @@ type Carrier interface {
 	// NewMessage returns a message that has arrived from another node. The context supplies values,
 	// such as those of a trace; the deadline, zero for none, is that of the caller. answered
 	// receives the reply once, on any goroutine, and must not block; it is nil if no caller waits.
-	NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) Message
+	// The charge, which may be nil, is freed when the entity takes the message to handle it, and
+	// held again while the entity keeps the message for later.
+	NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error), charge *loop.Charge) Message
 	// AppendReply appends the encoded form of a reply. A value that can't be encoded becomes an
 	// error that matches ErrNoReply, because the command was handled.
 	AppendReply(dst []byte, value any, err error) []byte

@@ -33,9 +33,6 @@ type Config struct {
 	RecoverNumber int
 	// RecoverInterval is the time between two such groups of starts. Defaults to 100 milliseconds.
 	RecoverInterval time.Duration
-	// PeerBytes limits the bytes of waiting messages of other nodes. A single message may exceed
-	// it. Further messages are refused. Defaults to 64 MiB.
-	PeerBytes int
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. It doubles with
 	// each failure, up to five times its value. Defaults to 5 seconds.
 	CoordinatorBackoff time.Duration
@@ -48,10 +45,8 @@ const maxBackoff = 5
 func (c Config) withDefaults() (Config, error) {
 	var errs fielderror.Errors
 	fielderror.NotNegative(&errs, "Config.CoordinatorBackoff", c.CoordinatorBackoff)
-	fielderror.NotNegative(&errs, "Config.PeerBytes", c.PeerBytes)
 	fielderror.NotNegative(&errs, "Config.RecoverNumber", c.RecoverNumber)
 	fielderror.NotNegative(&errs, "Config.RecoverInterval", c.RecoverInterval)
-	c.PeerBytes = cmp.Or(c.PeerBytes, 64<<20)
 	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
 	c.RecoverInterval = cmp.Or(c.RecoverInterval, 100*time.Millisecond)
 	r := c.Region

@@ -40,7 +40,6 @@ type Machine struct {
 	region       *region.Machine
 	routeVersion uint64             // see RouteVersion
 	waiting      map[uint64]message // waiting messages by token
-	peerBytes    int                // bytes of waiting messages of other nodes
 	tokens       uint64
 	runs         map[Shard]*shardRun
 	shared       int          // number of runs that share the limits

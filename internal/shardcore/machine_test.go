@@ -282,7 +282,6 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*shardcore.Config){
 		"CoordinatorBackoff": func(c *shardcore.Config) { c.CoordinatorBackoff = -1 },
-		"PeerBytes":          func(c *shardcore.Config) { c.PeerBytes = -1 },
 		"RecoverNumber":      func(c *shardcore.Config) { c.RecoverNumber = -1 },
 		"RecoverInterval":    func(c *shardcore.Config) { c.RecoverInterval = -1 },
 	} {
@@ -302,32 +301,5 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		if _, err := shardcore.New(cfg); err == nil || !strings.Contains(err.Error(), subject+": invalid") {
 			t.Errorf("%s: %v, want an error about this part", subject, err)
 		}
-	}
-}
-
-// TestPeerBytes checks that waiting messages of other nodes have a budget in bytes, and that a
-// message that leaves makes room.
-func TestPeerBytes(t *testing.T) {
-	t.Parallel()
-	cfg := config()
-	cfg.PeerBytes = 10
-	m, err := shardcore.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &driver{t: t, m: m}
-	d.setMembers(identity.Up, "b", "a")
-	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
-		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
-			t.Errorf("message %d: refused %+v, want %d refusals with BufferFull", i, out.Refused, want)
-		}
-	}
-	var tokens []uint64
-	for b := range m.Buffered(0) {
-		tokens = append(tokens, b.Token)
-	}
-	d.step(shardcore.Drop{Tokens: tokens[:1]})
-	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != 0 {
-		t.Errorf("refused after Drop: %+v, want none", out.Refused)
 	}
 }

@@ -16,14 +16,12 @@ import (
 func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	m.tokens++
 	m.waiting[m.tokens] = message{s, m.now, msg}
-	m.peerBytes += len(msg.Body)
 	return m.tokens
 }
 
 func (m *Machine) takeMessage(token uint64) message {
 	msg := m.waiting[token]
 	delete(m.waiting, token)
-	m.peerBytes -= len(msg.Body)
 	return msg
 }
 
@@ -71,12 +69,6 @@ func (m *Machine) forwarded(in Forwarded) {
 	msg := Message{Entity: p.Entity, Body: p.Body, Decoded: in.Decoded}
 	if int(p.Shard) >= m.cfg.Coordinator.Shards {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
-		return
-	}
-	// Messages of peers are refused instead of delayed: a blocked lane would also delay the flushes
-	// that end the wait.
-	if m.peerBytes > 0 && m.peerBytes+len(p.Body) > m.cfg.PeerBytes {
-		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, BufferFull})
 		return
 	}
 	p.Token = m.addMessage(p.Shard, msg)
