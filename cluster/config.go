@@ -74,7 +74,7 @@ type Config struct {
 	StopWarning time.Duration
 	// MaxInputs is how many messages of the control lane may wait to be handled. Further messages
 	// are dropped and counted; the protocols repeat important messages. Defaults to 8,192. All
-	// waiting messages together have at most 64 MiB.
+	// waiting messages together have at most a quarter of Transport.MemoryBudget.
 	MaxInputs int
 	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced
 	// by a snapshot. Defaults to 16,384.

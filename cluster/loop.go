@@ -21,8 +21,6 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-const maxInputBytes = 64 << 20 // of waiting messages
-
 // call is a function that the loop calls on behalf of a waiting goroutine.
 type call struct {
 	f    func()

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,7 +149,7 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, self: self, rootLog: rootLog, log: slog.New(out.Handler(named.Handler())), start: time.Now(), machine: machine,
-		inputs: loop.NewMailbox[node.Input](loop.NewSignal(), loop.Limit{Count: cfg.MaxInputs, Bytes: maxInputBytes}), calls: make(chan call), out: out, base: base,
+		inputs: loop.NewMailbox[node.Input](loop.NewSignal(), loop.Limit{Count: cfg.MaxInputs, Bytes: cmp.Or(cfg.Transport.MemoryBudget, defaultBudget) / 4}), calls: make(chan call), out: out, base: base,
 		strategy:  string(machine.Config().Downing.Strategy),
 		proxies:   map[string]*Proxy{},
 		strangers: strangers{until: map[identity.Node]time.Time{}},

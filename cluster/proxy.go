@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/transport"
@@ -33,8 +34,11 @@ type ProxyConfig struct {
 
 const maxBufferBytes = 16 << 20
 
-// defaultMaxMessage is the default of transport.Config.MaxMessage.
-const defaultMaxMessage = 1 << 20
+// Defaults of transport.Config.
+const (
+	defaultMaxMessage = 1 << 20
+	defaultBudget     = 256 << 20
+)
 
 // Proxy sends messages to the instance of a singleton, on any node, at most once. Messages of one
 // goroutine arrive in order. While the location of the instance is unknown, messages are buffered;
@@ -45,6 +49,7 @@ type Proxy struct {
 
 	// The fields below belong to the loop.
 	buffered int // bytes
+	account  *loop.Account
 	closed   bool
 }
 
@@ -65,7 +70,7 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 		if err != nil {
 			return fielderror.Rename(ErrInvalid, err)
 		}
-		p = &Proxy{node: n, cfg: cfg}
+		p = &Proxy{node: n, cfg: cfg, account: loop.BudgetOf(n.transport).Account("proxy of " + cfg.Singleton)}
 		n.proxies[cfg.Singleton] = p
 		n.applyEffects(effects)
 		return nil
@@ -185,7 +190,10 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 		if p.closed {
 			return ErrProxyClosed
 		}
-		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.buffered+len(a.data) > maxBufferBytes {
+		cost := len(a.data) + deliveryCost
+		if _, runs := n.machine.Oldest(p.cfg.Singleton); runs {
+			p.account.Hold(cost)
+		} else if p.buffered+len(a.data) > maxBufferBytes || !p.account.Take(cost) {
 			return fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 		}
 		a.id, _ = n.pending.Add(a) // Add never fails if there is no limit
@@ -211,10 +219,16 @@ type pendingMessage struct {
 func (n *Node) takePending(id uint64) (a *pendingMessage) {
 	n.pending.Answer(id, func(found *pendingMessage) bool {
 		a = found
-		a.proxy.buffered -= len(a.data)
+		a.release()
 		return true
 	})
 	return a
+}
+
+// release ends the charge of a message that the proxy no longer keeps.
+func (a *pendingMessage) release() {
+	a.proxy.buffered -= len(a.data)
+	a.proxy.account.Free(len(a.data) + deliveryCost)
 }
 
 func (n *Node) forward(f node.Forwarded) {
@@ -248,6 +262,7 @@ func (a *pendingMessage) fail(err error) {
 func (n *Node) closePending(p *Proxy) {
 	n.pending.AnswerAll(func(a *pendingMessage) bool {
 		if a.proxy == p {
+			a.release()
 			n.dropped(DroppedBuffer, n.self, p.cfg.Singleton)
 			a.fail(ErrProxyClosed)
 		}
@@ -260,7 +275,7 @@ func (n *Node) failAsks(err error) {
 	n.asks.Fail(err)
 	n.pending.AnswerAll(func(a *pendingMessage) bool {
 		if a.failed != nil {
-			a.proxy.buffered -= len(a.data)
+			a.release()
 			n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: a.id})
 			a.fail(err)
 		}

@@ -117,7 +117,7 @@ func (h *instanceHost) start(base context.Context, n *Node, id node.Instance) {
 	defer h.mu.Unlock()
 	s := h.known[id.Singleton]
 	ctx, stop := context.WithCancelCause(base)
-	inbox := &Inbox{limit: s.MaxInbox, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
+	inbox := &Inbox{account: loop.BudgetOf(n.transport).Account("singleton " + id.Singleton), limit: s.MaxInbox, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
 	i := &instance{Instance: id, begun: time.Now(), inbox: inbox, stop: stop, ended: make(chan struct{})}
 	h.running[id], h.inboxes[id.Singleton] = i, inbox
 	n.out.Log(slog.LevelInfo, "singleton: instance started", slog.String("singleton", id.Singleton))
@@ -227,20 +227,34 @@ func (h *instanceHost) forget(asker identity.Node) {
 	}
 }
 
-const maxInboxBytes = 16 << 20
+const (
+	maxInboxBytes = 16 << 20
+	// deliveryCost is the charge for a message in addition to its payload.
+	deliveryCost = 256
+)
 
 // Inbox holds the messages that proxies have sent to an instance. Messages of one sender arrive in
 // order. Its methods are safe for concurrent use.
 type Inbox struct {
-	limit int
-	ready loop.Signal
+	limit   int
+	account *loop.Account
+	ready   loop.Signal
 
-	mu     sync.Mutex
-	queue  []*Delivery
-	bytes  int                        // of the queue
-	taken  map[*transport.Request]int // requests that were received and not answered, with their bytes
-	open   int                        // bytes of the taken requests
-	closed bool
+	mu      sync.Mutex
+	queue   []*Delivery
+	bytes   int                        // of the queue
+	taken   map[*transport.Request]int // requests that were received and not answered, with their bytes
+	open    int                        // bytes of the taken requests
+	charged int                        // bytes of the account
+	closed  bool
+}
+
+// charge charges the account for the queue and the requests that were not answered. The caller
+// holds the lock.
+func (b *Inbox) charge() {
+	held := b.bytes + b.open + (len(b.queue)+len(b.taken))*deliveryCost
+	b.account.Hold(held - b.charged)
+	b.charged = held
 }
 
 // Delivery is a message from a proxy. The instance must answer a request with Reply or Refuse, at
@@ -286,9 +300,10 @@ func (b *Inbox) put(d *Delivery) byte {
 	switch {
 	case b.closed:
 		return notHosted
-	case waiting >= b.limit || bytes > maxInboxBytes:
+	case waiting >= b.limit, bytes > maxInboxBytes, !b.account.Take(len(d.Payload) + deliveryCost):
 		return busy
 	}
+	b.charged += len(d.Payload) + deliveryCost
 	d.inbox = b
 	b.queue = append(b.queue, d)
 	b.bytes += len(d.Payload)
@@ -313,6 +328,7 @@ func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
 				b.taken[d.request] = len(d.Payload)
 				b.open += len(d.Payload)
 			}
+			b.charge()
 			if len(b.queue) > 0 {
 				b.ready.Set() // for another receiver
 			}
@@ -345,6 +361,7 @@ func (b *Inbox) close() {
 	b.mu.Lock()
 	queue := b.queue
 	b.queue, b.bytes, b.closed = nil, 0, true
+	b.charge()
 	b.mu.Unlock()
 	for _, d := range queue {
 		_ = d.answer(notHosted, nil) // the sender may be gone
@@ -356,6 +373,7 @@ func (b *Inbox) settle(r *transport.Request) {
 	defer b.mu.Unlock()
 	b.open -= b.taken[r]
 	delete(b.taken, r)
+	b.charge()
 }
 
 // forget removes the unanswered requests of a node that is gone. They no longer count towards the
@@ -369,6 +387,7 @@ func (b *Inbox) forget(asker identity.Node) {
 			delete(b.taken, r)
 		}
 	}
+	b.charge()
 }
 
 // end refuses the requests that the ended instance received and did not answer.
@@ -376,6 +395,7 @@ func (b *Inbox) end() {
 	b.mu.Lock()
 	taken := slices.Collect(maps.Keys(b.taken)) // the order does not matter
 	b.taken, b.open = nil, 0
+	b.charge()
 	b.mu.Unlock()
 	for _, r := range taken {
 		_ = r.Reply(append([]byte{refused}, "the instance has ended"...)) // the sender may be gone

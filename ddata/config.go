@@ -138,14 +138,14 @@ func (c *Config) maxEntry(room int) int { return cmp.Or(c.MaxEntry, min(512<<10,
 
 func room(maxPayload int) int { return min(maxPayload-replication.Overhead, replication.MaxMessage) }
 
-func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replication.Machine, error) {
+func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload, maxParts int) (*replication.Machine, error) {
 	room := room(maxPayload)
 	return replication.New(replication.Config{
 		Name: c.Name, Self: self, Types: c.Types, Roles: c.Roles, Durable: c.Durable, Expire: c.Expire, Started: started,
 		GossipInterval: c.GossipInterval, NotifyInterval: c.NotifyInterval, DeltaInterval: c.DeltaInterval,
 		PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, DurablePruneAfter: c.DurablePruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
 		Timeout: c.Timeout, DisableDeltas: c.DisableDeltas, MaxDeltaOps: c.MaxDeltaOps,
-		MaxEntry: c.maxEntry(room), MaxMessage: room, MaxBatch: min(256<<10, room),
+		MaxEntry: c.maxEntry(room), MaxMessage: room, MaxBatch: min(256<<10, room), MaxParts: maxParts,
 		MaxKeys: c.MaxKeys, MaxRequests: c.MaxRequests, MaxLog: c.MaxLog,
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), self.Node().UID)),
 	})

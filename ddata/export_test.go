@@ -20,7 +20,7 @@ const (
 // Inbox is the input of the loop.
 type Inbox struct{ *inbox }
 
-func NewInbox() Inbox { return Inbox{newInbox()} }
+func NewInbox() Inbox { return Inbox{newInbox(nil)} }
 
 // Receive adds a packet.
 func (b Inbox) Receive(ctx context.Context, payload []byte, bulk bool) {

@@ -261,8 +261,8 @@ type waiting struct {
 	items   []item
 }
 
-func newInbox() *inbox {
-	ready, packets := loop.NewSignal(), loop.Limit{Count: maxWaitingCount, Bytes: maxWaiting}
+func newInbox(account *loop.Account) *inbox {
+	ready, packets := loop.NewSignal(), loop.Limit{Count: maxWaitingCount, Bytes: maxWaiting, Account: account}
 	return &inbox{
 		ready:   ready,
 		items:   loop.NewMailbox[item](ready, loop.Limit{Count: maxWaitingItems}),

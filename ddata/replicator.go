@@ -99,7 +99,8 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 		return nil, err
 	}
 	started := time.Now()
-	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage())
+	budget := loop.BudgetOf(node.Transport())
+	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage(), budget.Limit()/4)
 	errs := cfg.validate(node)
 	if errs.Join(err); len(errs) > 0 {
 		return nil, errs.Err(ErrInvalid)
@@ -107,7 +108,7 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	r := &Replicator{
 		cfg: cfg, node: node, router: routerOf(node), types: cfg.Types, self: self,
 		log: cfg.Logger.With(slog.String("replicator", cfg.Name)), start: started,
-		inbox: newInbox(), values: newValues(), machine: machine, pending: map[uint64]*call{}, turn: make(chan struct{}, 1), done: make(chan struct{}),
+		inbox: newInbox(budget.Account("packets of " + cfg.Name)), values: newValues(), machine: machine, pending: map[uint64]*call{}, turn: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	r.base, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.reads.on = len(cfg.Expire) > 0

@@ -146,6 +146,9 @@ func (s *shell) terminate() {
 	s.router.remove(s)
 	left := s.inbox.Close()
 	s.closePaths()
+	for m := range s.machine.Messages() { // none, unless the region has failed
+		s.handleRefusal(&shardcore.Refusal{Message: m, Reason: shardcore.Stopped})
+	}
 	for id := range s.localEntities { // the entities of a failed region
 		s.entities.Kill(id)
 	}

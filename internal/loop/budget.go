@@ -32,6 +32,9 @@ func (b *Budget) Links(held int) (limit int) {
 	return int(b.limit - b.blocks.Load())
 }
 
+// Limit returns the limit in bytes.
+func (b *Budget) Limit() int { return int(b.limit) }
+
 // Held returns how many bytes are held. It is exact to a block for each account.
 func (b *Budget) Held() int { return int(b.links.Load() + b.blocks.Load()) }
 

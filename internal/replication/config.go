@@ -63,7 +63,10 @@ type Config struct {
 	MaxMessage int
 	// MaxBatch is the size up to which entries are combined into one message, in bytes. Defaults to
 	// 256 KiB, limited by MaxMessage.
-	MaxBatch                     int
+	MaxBatch int
+	// MaxParts is the number of bytes that the parts of incomplete messages may have together. A
+	// single message may exceed it. Defaults to 64 MiB.
+	MaxParts                     int
 	MaxKeys, MaxRequests, MaxLog int
 	// Rand is the source of random numbers. Required.
 	Rand *rand.Rand
@@ -97,6 +100,7 @@ func (c Config) withDefaults() Config {
 	c.MaxEntry = cmp.Or(c.MaxEntry, 512<<10)
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	c.MaxBatch = cmp.Or(c.MaxBatch, min(256<<10, c.MaxMessage))
+	c.MaxParts = cmp.Or(c.MaxParts, 64<<20)
 	c.MaxKeys = cmp.Or(c.MaxKeys, 10_000_000)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 65_536)
 	c.MaxLog = cmp.Or(c.MaxLog, 10_000)

@@ -295,8 +295,25 @@ func (m *Machine) receivePart(from identity.Node, in Part) {
 	}
 	a.data = append(a.data, in.Data...)
 	if a.parts++; a.parts < in.Count {
+		m.limitParts(a)
 		return
 	}
 	m.assemblies = slices.Delete(m.assemblies, i, i+1)
 	m.receiveData(from, a.data, true)
+}
+
+// limitParts drops the oldest incomplete messages, except the latest one, while they exceed MaxParts.
+func (m *Machine) limitParts(latest *assembly) {
+	sum := 0
+	for _, a := range m.assemblies {
+		sum += cap(a.data)
+	}
+	m.assemblies = slices.DeleteFunc(m.assemblies, func(a *assembly) bool {
+		drop := sum > m.cfg.MaxParts && a != latest
+		if drop {
+			sum -= cap(a.data)
+			m.count.Dropped[DropParts]++
+		}
+		return drop
+	})
 }

@@ -292,6 +292,18 @@ func (m *Machine) Tracked(s Shard) int {
 // Waiting returns how many messages wait on this node for homes, shards or entities.
 func (m *Machine) Waiting() int { return len(m.waiting) }
 
+// Messages returns the messages that wait on this node, in any order. The driver refuses them if the
+// machine has failed.
+func (m *Machine) Messages() iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for _, msg := range m.waiting {
+			if !yield(msg.Message) {
+				return
+			}
+		}
+	}
+}
+
 // Buffered is a message that waits for a home or for a shard.
 type Buffered struct {
 	Message
