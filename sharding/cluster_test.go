@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
@@ -216,6 +218,14 @@ func (w *world) halt() {
 		<-h.Done()
 		if err := h.rt.Close(context.Background()); err != nil {
 			w.Error(err)
+		}
+	}
+	for _, h := range w.order { // each command that waited was delivered, sent or refused
+		budget := loop.BudgetOf(h.Transport())
+		for _, name := range append(slices.Collect(maps.Keys(w.nodes)), "", "frames of diary", "proxy of singleton", "packets of default") {
+			if held := budget.Account(name).Held(); held != 0 {
+				w.Errorf("the account %q of %v holds %d bytes at the end", name, h.Self(), held)
+			}
 		}
 	}
 	w.order = nil

@@ -101,24 +101,25 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) join(name string, roles ...string) *cluster.Node {
+// start starts a node, which joins in the background.
+func (w *world) start(name string, roles ...string) *cluster.Node {
 	w.Helper()
 	self, err := identity.New(name)
 	w.must(err)
-	n, err := cluster.Join(w.Context(), cluster.Config{
+	n, err := cluster.Start(cluster.Config{
 		Cluster: "flood", Carrier: w.network.Carrier(self), Seeds: []string{"a"}, Roles: roles,
 		Transport: transport.Config{MemoryBudget: budget},
 		Downing:   downing.Settings{Strategy: downing.Off}, Settings: cluster.Settings{AcceptablePause: 15 * time.Second},
 	})
 	w.must(err)
 	w.Cleanup(func() { n.Stop(); <-n.Done() })
-	w.must(n.AwaitUp(w.Context()))
 	return n
 }
 
 func (w *world) site(name string, roles ...string) *site {
 	w.Helper()
-	s := &site{Node: w.join(name, roles...), rt: w.runtime()}
+	s := &site{Node: w.start(name, roles...), rt: w.runtime()}
+	w.must(s.AwaitUp(w.Context()))
 	w.must(s.Singleton(w.Context(), cluster.Singleton{Name: "echo", Role: "site", Run: func(ctx context.Context, in *cluster.Inbox) error {
 		for d := range in.All(ctx) {
 			_ = d.Reply(d.Payload)
@@ -203,7 +204,7 @@ type hostile struct {
 
 func (w *world) hostile(name string) *hostile {
 	w.Helper()
-	n := w.join(name)
+	n := w.start(name)
 	return &hostile{world: w, member: n, carrier: w.network.Carrier(n.Self())}
 }
 
@@ -312,6 +313,9 @@ func TestMemoryBudget(t *testing.T) {
 	for i := range 8 {
 		members = append(members, w.hostile(fmt.Sprint("x", i)))
 	}
+	for _, h := range members {
+		w.must(h.member.AwaitUp(ctx))
+	}
 	deaf := <-inbox
 	w.serve("before")
 	w.heap = uint64(w.held()) //nolint:gosec // a size
@@ -361,7 +365,7 @@ func TestMemoryBudget(t *testing.T) {
 	w.check("commands for an unknown type")
 	for i, refused := 0, false; !refused; i++ {
 		err := eventsourcing.Tell(ctx, late.Ref(fmt.Sprint("own", i)), add{Amount: 1, Note: make([]byte, mib)})
-		if refused = err != nil; refused && !errors.Is(err, sharding.ErrBuffersFull) {
+		if refused = err != nil || i*mib > budget; refused && !errors.Is(err, sharding.ErrBuffersFull) {
 			t.Errorf("a command of the node beyond the budget: %v, want ErrBuffersFull", err)
 		}
 	}
@@ -383,9 +387,9 @@ func TestMemoryBudget(t *testing.T) {
 		members[7].flood(transport.Bulk, transport.Kind(node.KindForwarded), typ, func(int) []byte { return append(forwarded[:len(forwarded):len(forwarded)], large...) })
 	}
 	w.check("messages for a singleton that receives none")
-	for refused := false; !refused; {
+	for i, refused := 0, false; !refused; i++ {
 		err := nobody.Send(ctx, make([]byte, 900<<10))
-		if refused = err != nil; refused && !errors.Is(err, cluster.ErrBusy) {
+		if refused = err != nil || i*mib > budget; refused && !errors.Is(err, cluster.ErrBusy) {
 			t.Errorf("a message for a missing singleton beyond the budget: %v, want ErrBusy", err)
 		}
 	}

@@ -80,6 +80,9 @@ func (a *Account) Free(bytes int) {
 	}
 }
 
+// Held returns how many bytes the account holds.
+func (a *Account) Held() int { return int(a.held.Load()) }
+
 func (a *Account) add(bytes int64) (held int64) {
 	held = a.held.Add(bytes)
 	if change := held/block - (held-bytes)/block; change != 0 {
