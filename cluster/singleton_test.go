@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/plugins/inmem"
 )
@@ -281,5 +282,72 @@ func TestSingletonWithRole(t *testing.T) {
 		if fmt.Sprintf("%s %v", answer, err) != "b hello <nil>" {
 			w.Errorf("Ask = %s, %v, want \"b hello\"", answer, err)
 		}
+	})
+}
+
+// Messages for a singleton are charged while the proxy or the inbox keeps them, and requests until
+// they are answered.
+func TestChargeOfSingletons(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		a, b := nodes[0], nodes[1]
+		want := func(phase string, n *cluster.Node, account string, messages int) {
+			w.Helper()
+			synctest.Wait()
+			if held := loop.BudgetOf(n.Transport()).Account(account).Held(); held < 1000*messages || held > 1300*messages {
+				w.Errorf("%s: the account %q holds %d bytes, want those of %d messages of 1,000 bytes", phase, account, held, messages)
+			}
+		}
+		payload := make([]byte, 1000)
+		missing := proxyOf(w, b, cluster.ProxyConfig{Singleton: "missing", Role: "none", BufferSize: 3})
+		for range 5 {
+			must(w.T, missing.Send(w.Context(), payload))
+		}
+		want("a full buffer", b, "proxy of missing", 3)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		if _, err := missing.Ask(ctx, payload); !errors.Is(err, cluster.ErrNotHosted) {
+			w.Errorf("Ask without an instance: %v, want ErrNotHosted", err)
+		}
+		cancel()
+		want("a request that was withdrawn", b, "proxy of missing", 2)
+		must(w.T, missing.Close(w.Context()))
+		want("a closed proxy", b, "proxy of missing", 0)
+
+		receive, answer := make(chan struct{}), make(chan struct{})
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "slow", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
+			<-receive
+			var asked []*cluster.Delivery
+			for range 6 {
+				d, err := inbox.Receive(ctx)
+				if err != nil {
+					return err
+				}
+				if d.Asked() {
+					asked = append(asked, d)
+				}
+			}
+			<-answer
+			_ = asked[0].Reply(nil)
+			<-ctx.Done()
+			return nil
+		}}))
+		slow := proxyOf(w, b, cluster.ProxyConfig{Singleton: "slow"})
+		w.sleep(5 * time.Second)
+		for range 4 {
+			go func() { _, _ = slow.Ask(w.Context(), payload) }()
+		}
+		for range 2 {
+			must(w.T, slow.Send(w.Context(), payload))
+		}
+		want("sent messages", b, "proxy of slow", 0)
+		want("waiting messages", a, "singleton slow", 6)
+		close(receive)
+		want("received messages", a, "singleton slow", 4)
+		close(answer)
+		want("an answered request", a, "singleton slow", 3)
+		must(w.T, a.Leave(w.Context(), a.Self()))
+		w.sleep(30 * time.Second)
+		want("an ended instance", a, "singleton slow", 0)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
@@ -43,7 +44,8 @@ type (
 	traveller struct {
 		id     string
 		token  eventsourcing.Token[stamp]
-		closed chan struct{} // when the context of "context" has ended
+		closed chan struct{} // when the context of "context" has ended, and when "block" ends
+		open   bool          // "stash" is answered
 	}
 )
 
@@ -85,6 +87,17 @@ func (t *traveller) travel(ctx *travelCtx[stamp], c travel) travelDecision[stamp
 		return ctx.Passivate().Reply(stamp{t.id, 4})
 	case "wait":
 		return ctx.StartTimer("wait", time.Hour, arrive{}).Reply(stamp{})
+	case "block":
+		<-t.closed
+		return ctx.Reply(stamp{})
+	case "stash":
+		if !t.open {
+			return ctx.Stash()
+		}
+		return ctx.Reply(stamp{})
+	case "unstash":
+		t.open = true
+		return ctx.UnstashAll().Reply(stamp{})
 	case "stop":
 		return ctx.Stop().Reply(stamp{t.id, 5})
 	}
@@ -197,6 +210,58 @@ func TestRemoteReplies(t *testing.T) {
 			t.Errorf("an empty ID: %v, want ErrInvalid", err)
 		}
 	})
+}
+
+// TestChargeOfRemoteCommands checks that a command of another node is charged while it waits in the
+// mailbox or in the stash, and that its charge ends with the command.
+func TestChargeOfRemoteCommands(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newRemoteNode(t)
+			account := loop.NewBudget(1 << 20).Account("peer")
+			deliver := func(id, how string, deadline time.Time) {
+				t.Helper()
+				var charge loop.Charge
+				if !charge.Take(account, 100) {
+					t.Fatal("the budget is used up")
+				}
+				var answered func(any, error)
+				if asked {
+					answered = func(any, error) {}
+				}
+				if err := a.host.Deliver(newRemote().NewMessage(context.Background(), id, travel{How: how}, deadline, answered, &charge)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			want := func(phase string, bytes int) {
+				t.Helper()
+				synctest.Wait()
+				if held := account.Held(); held != bytes {
+					t.Errorf("asked %t, %s: %d bytes are held, want %d", asked, phase, held, bytes)
+				}
+			}
+			deliver("rome", "answer", time.Time{})
+			want("a handled command", 0)
+			for range 3 {
+				deliver("rome", "stash", time.Time{})
+			}
+			want("three stashed commands", 300)
+			deliver("rome", "unstash", time.Time{})
+			want("handled after the stash", 0)
+			deliver("oslo", "stash", time.Time{})
+			a.host.Kill("oslo")
+			want("a killed entity with a stashed command", 0)
+			for _, how := range []string{"block", "answer", "unknown", "panic", "later", "persist"} {
+				deliver("paris", how, time.Now().Add(time.Second))
+			}
+			want("a handler that blocks, and five waiting commands", 500)
+			time.Sleep(2 * time.Second) // the callers no longer wait
+			close(a.closed)
+			want("commands of callers that no longer wait", 0)
+		})
+	}
 }
 
 // TestRemoteErrorCodes checks that each error of Refold, alone and combined with another one, keeps

@@ -121,6 +121,26 @@ func TestPartsTooLarge(t *testing.T) {
 	}
 }
 
+// The bytes of all incomplete messages are limited. The oldest ones are dropped.
+func TestIncompleteParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxParts: 3 << 20}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	piece := make([]byte, 1<<20-100)
+	for nr := range uint64(4) {
+		a.receive(b, replication.Part{Nr: nr, Index: 0, Count: 100, Data: piece})
+	}
+	if n := a.m.Counters().Dropped[replication.DropParts]; n != 1 {
+		t.Errorf("%d incomplete messages were dropped, want 1, because four of 1 MiB exceed the limit of 3 MiB", n)
+	}
+	for i := range uint64(4) { // the latest message may exceed the limit
+		a.receive(b, replication.Part{Nr: 3, Index: i + 1, Count: 100, Data: piece})
+	}
+	if n := a.m.Counters().Dropped[replication.DropParts]; n != 3 {
+		t.Errorf("%d incomplete messages were dropped, want 3", n)
+	}
+}
+
 // A new node accepts a Chunk only from the node to which it has sent the Pull.
 func TestChunkFromAnother(t *testing.T) {
 	t.Parallel()
