@@ -28,6 +28,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
+	"github.com/refold-io/refold/transport"
 )
 
 // A diary stores its pages in order.
@@ -184,6 +185,7 @@ type world struct {
 	remembers  bool // entities are remembered
 	disk       inmem.Durable
 	options    sharding.Options
+	limits     transport.Config
 	made       func(id string) // is called when a diary is made
 	hung       chan struct{}   // if not nil, writes of node a hang until it is closed
 	log        *journalled
@@ -246,7 +248,7 @@ func (w *world) join(name string, roles ...string) *host {
 		w.Fatal(err)
 	}
 	n, err := cluster.Start(cluster.Config{
-		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles,
+		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles, Transport: w.limits,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("at", name)),
 	})
 	w.must(err)

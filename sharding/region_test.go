@@ -340,6 +340,47 @@ func TestBuffersFull(t *testing.T) {
 	})
 }
 
+// TestMemoryBudget checks that waiting commands of this node and of each peer have a share of the
+// memory budget, and that further ones are refused and counted.
+func TestMemoryBudget(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.MinMembers = 2 // commands wait until there are two regions
+		w.limits = transport.Config{MaxMessage: 512 << 10, Window: 1 << 20, MemoryBudget: 4 << 20, CompressAbove: -1}
+		a := w.start("a")
+		evil, good := w.join("evil"), w.join("good")
+		w.up(a, evil, good)
+		w.must(a.region.AwaitReady(w.Context()))
+		large := write{By: strings.Repeat("x", 300<<10)} // counts twice, because it is kept encoded and decoded
+		for n := range 3 {
+			w.must(eventsourcing.Tell(w.Context(), a.region.Ref("d"), large))
+			w.sleep(time.Second)
+			if held := a.Transport().Stats().Memory; held < (n+1)*600<<10 {
+				w.Errorf("%d bytes are counted for %d commands of 300 KiB", held, n+1)
+			}
+		}
+		w.wantErr(eventsourcing.Tell(w.Context(), a.region.Ref("d"), large), sharding.ErrBuffersFull, false)
+		send := func(from *host, command write, waiting int, refused uint64) {
+			w.Helper()
+			w.must(from.Transport().Send(a.Self(), transport.Data, kindRegion, w.forward(a, "d", command, from.Self())))
+			w.sleep(time.Second)
+			if s, err := a.region.State(w.Context()); err != nil || s.Waiting != waiting || s.OverBudget != refused {
+				w.Errorf("%d commands wait and %d are refused, %v; want %d and %d", s.Waiting, s.OverBudget, err, waiting, refused)
+			}
+		}
+		send(evil, large, 4, 1)
+		send(evil, large, 4, 2)
+		send(evil, large, 4, 3)
+		send(good, write{By: "good"}, 5, 3)
+		w.start("b")
+		w.sleep(time.Minute)
+		w.wrote(a, "d", "good", 1)
+		if held := a.Transport().Stats().Memory; held != 0 {
+			w.Errorf("%d bytes are counted after all commands were handled", held)
+		}
+	})
+}
+
 // TestPassivation checks that an entity that has left memory runs again with the next command,
 // whichever node sends it.
 func TestPassivation(t *testing.T) {
