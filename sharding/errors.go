@@ -19,7 +19,8 @@ var (
 	// ErrNotHome reports that the command reached two nodes that do not host the shard. This is
 	// possible while a lost shard is allocated again.
 	ErrNotHome error = &notDone{"the shard has no home at present", eventsourcing.ErrStopped}
-	// ErrBuffersFull reports that too many commands wait.
+	// ErrBuffersFull reports that too many commands wait: Tuning.BufferSize commands of this node, or
+	// more bytes than the sender's share of transport.Config.MemoryBudget.
 	ErrBuffersFull error = &notDone{"too many commands wait", eventsourcing.ErrStashFull}
 	// ErrStopped reports that the region has stopped, or that its node is suspended and hosts
 	// nothing.

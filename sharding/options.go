@@ -77,7 +77,8 @@ type Options struct {
 // Tuning has limits, pauses and timeouts of a region and its coordinator.
 type Tuning struct {
 	// BufferSize is how many commands may wait on a node for shards without a home and for entities
-	// that start and stop. Defaults to 100,000, at most 1,000,000.
+	// that start and stop. Their bytes are limited by transport.Config.MemoryBudget. Defaults to
+	// 100,000, at most 1,000,000.
 	BufferSize int
 	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
 	MaxStarts int

@@ -263,7 +263,8 @@ type State struct {
 	Unanswered uint64
 	// Dropped is how many commands were not delivered since the start.
 	Dropped uint64
-	// OverBudget is how many of them were refused because transport.Config.MemoryBudget was used up.
+	// OverBudget is how many commands were refused since the start because their sender, this node or
+	// another one, had used up its share of transport.Config.MemoryBudget.
 	OverBudget uint64
 	// Ignored is how many messages of other nodes the node has ignored, for all types: malformed
 	// messages, messages for no region of the node, messages to a coordinator that it does not

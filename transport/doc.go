@@ -34,14 +34,16 @@
 //
 // # Memory
 //
-// Buffers are limited for each peer and for all peers together, on each lane separately:
+// Messages that wait to be sent have a limit for each peer and lane (Config.MaxQueue, 4 MiB), and one
+// for each lane (Config.MaxQueueAll).
 //
-//	to be sent      Config.MaxQueue, 4 MiB, and Config.MaxQueueAll, 256 MiB
-//	to be handled   Config.Window, 4 MiB, and Config.MaxInboxAll, 256 MiB
-//	for bare names  1 MiB for each sender, 16 MiB for all
-//
-// The parts of an incomplete message count as well. Buffers of the carrier's client library are
-// additional.
+// Received messages have a limit for each peer and lane (Config.Window, 4 MiB), and share
+// Config.MemoryBudget, 256 MiB for the node. All incarnations of a name together may hold as many bytes
+// as are free, hence at most half of the budget. The parts of an incomplete message, the messages for
+// bare names, and 256 bytes of bookkeeping for each message count as well. A message that is a small
+// part of its frame is copied, so that it does not keep the frame in memory. The packages cluster,
+// ddata and sharding charge the input that they keep to the same budget: see
+// docs/decisions/0044-one-memory-budget.md. Buffers of the carrier's client library are additional.
 //
 // # Operators
 //
