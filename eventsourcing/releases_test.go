@@ -102,8 +102,8 @@ func askTitle[S, E any](s shelf, typ eventsourcing.Type[S, E], to string) (strin
 		s.t.Fatal(err)
 	}
 	defer func() {
-		if err := rt.Close(s.t.Context()); err != nil {
-			s.t.Error(err)
+		if failed := rt.Close(s.t.Context()); failed != nil {
+			s.t.Error(failed)
 		}
 	}()
 	books, err := eventsourcing.Host(rt, typ)

@@ -5,6 +5,7 @@ package eventsourcingtest
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -34,8 +35,9 @@ func differ(a, b reflect.Value, depth int) (path, cause string) {
 		return "", ""
 	}
 	if a.CanInterface() {
-		if t, ok := a.Interface().(time.Time); ok {
-			return "", differTimes(t, b.Interface().(time.Time)) //nolint:errcheck,forcetypeassert // the types are equal
+		if t, ok := reflect.TypeAssert[time.Time](a); ok {
+			decoded, _ := reflect.TypeAssert[time.Time](b)
+			return "", differTimes(t, decoded)
 		}
 		if same, decides := callEqual(a, b); decides {
 			if !same {
@@ -67,7 +69,7 @@ func differ(a, b reflect.Value, depth int) (path, cause string) {
 			}
 		}
 	default:
-		if a.Comparable() && !a.Equal(b) && (!a.CanFloat() || a.Float() == a.Float() || b.Float() == b.Float()) { //nolint:gocritic,staticcheck // NaN
+		if a.Comparable() && !a.Equal(b) && !(a.CanFloat() && math.IsNaN(a.Float()) && math.IsNaN(b.Float())) {
 			cause = fmt.Sprintf("%+v is decoded as %+v", a, b)
 		}
 		return "", cause
@@ -109,7 +111,7 @@ func differTimes(t, decoded time.Time) string {
 	switch {
 	case !t.Equal(decoded):
 		return fmt.Sprintf("%v is decoded as %v", t, decoded)
-	case t == t.Round(0) && offset == decodedOffset && (t.Location() == time.UTC || decoded.Location() != time.UTC): //nolint:revive // Round removes the monotonic clock reading
+	case t == t.Round(0) && offset == decodedOffset && (t.Location() == time.UTC || decoded.Location() != time.UTC): //nolint:revive,staticcheck // Round removes the monotonic clock reading
 		return ""
 	}
 	return fmt.Sprintf("%v in %v is decoded as %v in %v, because the encoding has no zone and no monotonic clock reading: "+

@@ -192,8 +192,7 @@ func (g *golden) keeps(path string, s encoded) bool {
 	if err != nil || len(decoded) != 1 || decoded[0].manifest != s.manifest {
 		return true // check reports errors
 	}
-	was, _ := s.value()
-	now, _ := decoded[0].value()
+	was, now := s.value(), decoded[0].value()
 	kept, tag := true, "msgpack"
 	if _, format, other := strings.Cut(s.manifest, "+"); other {
 		tag = format
@@ -240,7 +239,7 @@ func (g *golden) check(path string, s encoded) {
 	case !g.update:
 		g.t.Errorf("%s: the stored sample decodes to other values than before:\n%swas\n%sIf the change is intended, run the test with Update and commit the difference%s", path, now, was, g.remedy)
 	default:
-		if err := os.WriteFile(path, []byte(now), goldenMode); err != nil { //nolint:gosec // see goldenMode
+		if err := os.WriteFile(path, []byte(now), goldenMode); err != nil {
 			g.t.Fatalf("%v", err)
 		}
 		g.t.Logf("wrote %s", path)

@@ -140,14 +140,16 @@ func (e encoded) generic() (any, bool) {
 	return nil, false
 }
 
-// value decodes a msgpack or JSON payload without its Go type. It returns false for other payloads.
-func (e encoded) value() (any, bool) {
+// value decodes a msgpack or JSON payload without its Go type. It returns nil for other payloads.
+func (e encoded) value() any {
 	if v, ok := e.generic(); ok {
-		return v, true
+		return v
 	}
 	var v any
-	err := json.Unmarshal(e.payload, &v)
-	return v, err == nil
+	if json.Unmarshal(e.payload, &v) != nil {
+		return nil
+	}
+	return v
 }
 
 // missing returns the names of the fields that a value has and another one lacks, with their paths. The
