@@ -49,8 +49,8 @@ func TestConfigurations(t *testing.T) {
 			`contains a "|"`:          func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
 			"is not UTF-8":            func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a\xff" },
 			"more than 510 bytes":     func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = strings.Repeat("a", 511) },
-			"package sharding":        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
-			"Type.Apply is missing":   func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
+			`"refold.sharding" begins with "refold.", which is reserved`: func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
+			"Type.Apply is missing": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
 			"are both set": func(typ *eventsourcing.Type[actor, actorEvent]) {
 				typ.ApplyRecorded = func(*actor, actorEvent, eventsourcing.Recorded) {}
 			},

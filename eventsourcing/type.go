@@ -16,9 +16,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// reservedType is the type name in the persistence IDs of the records that package sharding keeps.
-const reservedType = "refold.sharding"
-
 // Type describes a kind of entity: its state S, its events E, the handlers of its commands, and how
 // it is stored. It is a value. The fields hold method expressions, such as (*Account).Deposit.
 //
@@ -28,7 +25,8 @@ const reservedType = "refold.sharding"
 // block.
 type Type[S, E any] struct {
 	// Name is the first part of the persistence IDs: "account" gives "account|42". It has at most 510
-	// bytes of UTF-8 without "|" and NUL, and must never change. Required.
+	// bytes of UTF-8 without "|" and NUL, does not begin with "refold.", and must never change.
+	// Required.
 	Name string
 	// New returns the empty state of the entity with this ID. It is called at each start and
 	// recovery. Defaults to new(S).
@@ -180,8 +178,8 @@ func (m *model) check(commands, signals []row, names *codec.Registry) error {
 	if strings.TrimSpace(m.name) == "" || strings.Contains(m.name, "|") || journal.CheckID(journal.JoinID(m.name, "1")) != nil {
 		errs.Addf("Type.Name", "%.64q is blank, contains a \"|\" or a NUL, is not UTF-8, or has more than %d bytes", m.name, journal.MaxIDLength-len("|1"))
 	}
-	if m.name == reservedType {
-		errs.Addf("Type.Name", "%q is reserved for package sharding", m.name)
+	if journal.IsReserved(m.name) {
+		errs.Addf("Type.Name", "%.64q begins with %q, which is reserved", m.name, journal.ReservedPrefix)
 	}
 	if m.stateType.Kind() != reflect.Struct {
 		errs.Addf("Type", "has the state %v, which is not a struct", m.stateType)

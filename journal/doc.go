@@ -32,14 +32,14 @@
 //	                      │               └─ End: Current completes here, Live waits for more
 //	                      └─ a reader that stopped after ③ resumes here and receives ④ next
 //
-//	for e, err := range journal.Live(ctx, j, journal.Criteria{Type: "account"}, last) {
+//	for e, err := range journal.Live(ctx, j, journal.Criteria{Types: []string{"account"}}, last) {
 //		...
 //		last = e.Offset // resume after this offset
 //	}
 //
 //	                              existing           existing and new
-//	events of all IDs             Current            Live
-//	  of a type                   Criteria.Type      likewise
+//	events of all entities        Current            Live
+//	  of some types               Criteria.Types     likewise
 //	  with a tag                  Criteria.Tag       likewise
 //	  of a range of slices        Criteria.Slices    likewise; SplitSlices computes the ranges
 //	events of one ID              CurrentByID        LiveByID
@@ -48,7 +48,8 @@
 //
 // No event ever appears before a position that a reader has passed, so a reader that resumes after
 // the last received offset gets each event exactly once. Fences and deleted events are left out.
-// Offset.Compare orders two offsets of one journal; offsets of different journals are unrelated.
+// The records of Refold itself, whose types begin with ReservedPrefix, are returned only to a query
+// that names their type. Offset.Compare orders two offsets of one journal; offsets of different journals are unrelated.
 //
 // # Guarantees
 //

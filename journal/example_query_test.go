@@ -24,7 +24,7 @@ func ExampleCurrent() {
 	}
 	var last journal.Offset // the next run of the report begins here
 	report := func() {
-		for e, err := range journal.Current(ctx, j, journal.Criteria{Type: "account", Tag: "large"}, last) {
+		for e, err := range journal.Current(ctx, j, journal.Criteria{Types: []string{"account"}, Tag: "large"}, last) {
 			if err != nil {
 				fmt.Println(err)
 				return

@@ -36,15 +36,21 @@ func (o Offset) Compare(p Offset) int {
 	return cmp.Or(cmp.Compare(len(o), len(p)), strings.Compare(string(o), string(p)))
 }
 
+// ReservedPrefix begins the type names of records that Refold itself stores, such as the state of a
+// cluster. Applications must not use persistence IDs with this prefix. Queries return these records
+// only if Criteria.Types names their type; IDLister lists them like all others.
+const ReservedPrefix = "refold."
+
 // Criteria selects the events of a query: those that match all non-zero fields. The zero value
-// selects all events.
+// selects the events of all entities.
 //
 // Fences (Event.IsFence) and deleted events are never selected. Events of one persistence ID are
 // returned in the order of their sequence numbers.
 type Criteria struct {
-	// Type selects entities of this type: persistence IDs that begin with Type and "|". Empty
-	// selects all.
-	Type string
+	// Types selects entities of these types: persistence IDs that begin with one of them and "|".
+	// Empty selects all persistence IDs that do not begin with ReservedPrefix. The slice must not
+	// change during a query.
+	Types []string
 	// Tag reads only events with this tag. Empty reads all.
 	Tag string
 	// Slices reads only the events of persistence IDs in these slices; see SliceOf. The zero value
@@ -57,12 +63,17 @@ func (c Criteria) Check() error {
 	if err := c.Slices.check(); err != nil {
 		return fmt.Errorf("%w: Criteria.Slices: %w", ErrInvalid, err)
 	}
-	switch {
-	case strings.Contains(c.Type, "|"):
-		return fmt.Errorf("%w: Criteria.Type: %.40q: a type name must not contain |", ErrInvalid, c.Type)
-	case !isText(c.Type):
-		return fmt.Errorf("%w: Criteria.Type: %.40q is not UTF-8 without NUL", ErrInvalid, c.Type)
-	case !isText(c.Tag):
+	for _, name := range c.Types {
+		switch {
+		case name == "":
+			return fmt.Errorf("%w: Criteria.Types: a type name is empty", ErrInvalid)
+		case strings.Contains(name, "|"):
+			return fmt.Errorf("%w: Criteria.Types: %.40q: a type name must not contain |", ErrInvalid, name)
+		case !isText(name):
+			return fmt.Errorf("%w: Criteria.Types: %.40q is not UTF-8 without NUL", ErrInvalid, name)
+		}
+	}
+	if !isText(c.Tag) {
 		return fmt.Errorf("%w: Criteria.Tag: %.40q is not UTF-8 without NUL", ErrInvalid, c.Tag)
 	}
 	return nil
@@ -70,9 +81,16 @@ func (c Criteria) Check() error {
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
+// IsReserved reports whether a persistence ID begins with ReservedPrefix.
+func IsReserved(id string) bool { return strings.HasPrefix(id, ReservedPrefix) }
+
 // Matches reports whether an event with the given tags of a persistence ID is selected.
 func (c Criteria) Matches(id string, tags []string) bool {
-	if n := len(c.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != c.Type) {
+	if len(c.Types) == 0 {
+		if IsReserved(id) {
+			return false
+		}
+	} else if name, _, found := strings.Cut(id, "|"); !found || !slices.Contains(c.Types, name) {
 		return false
 	}
 	if c.Tag != "" && !slices.Contains(tags, c.Tag) {

@@ -43,7 +43,7 @@ func TestQueryCheck(t *testing.T) {
 	t.Parallel()
 	for _, q := range []journal.Criteria{
 		{},
-		{Type: "account", Tag: "it's | a \"tag\""},
+		{Types: []string{"account"}, Tag: "it's | a \"tag\""},
 		{Slices: journal.Slices{First: 0, Count: 1024}},
 		{Slices: journal.Slices{First: 1023, Count: 1}},
 		{Slices: journal.Slices{First: 1, Count: 1023}},
@@ -53,9 +53,11 @@ func TestQueryCheck(t *testing.T) {
 		}
 	}
 	for _, q := range []journal.Criteria{
-		{Type: "a|b"},
-		{Type: "a\x00"},
-		{Type: "\xff"},
+		{Types: []string{"a|b"}},
+		{Types: []string{""}},
+		{Types: []string{"a", ""}},
+		{Types: []string{"a\x00"}},
+		{Types: []string{"\xff"}},
 		{Tag: "a\x00b"},
 		{Tag: "\xff"},
 		{Slices: journal.Slices{First: 1}},
@@ -83,22 +85,33 @@ func TestQueryMatches(t *testing.T) {
 		want bool
 	}{
 		{journal.Criteria{}, "account|1", true},
-		{journal.Criteria{Type: "account"}, "account|1", true},
-		{journal.Criteria{Type: "account"}, "account|1|2", true},
-		{journal.Criteria{Type: "account"}, "account|", true},
-		{journal.Criteria{Type: "account"}, "account", false},
-		{journal.Criteria{Type: "account"}, "accounts|1", false},
-		{journal.Criteria{Type: "account"}, "Account|1", false},
-		{journal.Criteria{Type: "account"}, "acc|account|1", false},
+		{journal.Criteria{Types: []string{"account"}}, "account|1", true},
+		{journal.Criteria{Types: []string{"account"}}, "account|1|2", true},
+		{journal.Criteria{Types: []string{"account"}}, "account|", true},
+		{journal.Criteria{Types: []string{"account"}}, "account", false},
+		{journal.Criteria{Types: []string{"account"}}, "accounts|1", false},
+		{journal.Criteria{Types: []string{"account"}}, "Account|1", false},
+		{journal.Criteria{Types: []string{"account"}}, "acc|account|1", false},
+		{journal.Criteria{Types: []string{"loan", "account"}}, "account|1", true},
+		{journal.Criteria{Types: []string{"loan", "account"}}, "card|1", false},
+		{journal.Criteria{}, "refold.sharding|coordinator|account", false},
+		{journal.Criteria{Tag: "red"}, "refold.sharding|coordinator|account", false},
+		{journal.Criteria{Slices: slice("refold.x|1")}, "refold.x|1", false},
+		{journal.Criteria{}, "refold.", false},
+		{journal.Criteria{}, "refold|1", true},
+		{journal.Criteria{}, "account|refold.x", true},
+		{journal.Criteria{Types: []string{"account"}}, "refold.x|1", false},
+		{journal.Criteria{Types: []string{"account", "refold.x"}}, "refold.x|1", true},
+		{journal.Criteria{Types: []string{"refold.x"}, Tag: "blue"}, "refold.x|1", false},
 		{journal.Criteria{Tag: "red"}, "a", true},
 		{journal.Criteria{Tag: "reddish"}, "a", true},
 		{journal.Criteria{Tag: "re"}, "a", false},
 		{journal.Criteria{Tag: "Red"}, "a", false},
 		{journal.Criteria{Slices: slice("a|1")}, "a|1", true},
 		{journal.Criteria{Slices: slice("a|1")}, "a|2", false},
-		{journal.Criteria{Type: "a", Tag: "red", Slices: slice("a|1")}, "a|1", true},
-		{journal.Criteria{Type: "b", Tag: "red", Slices: slice("a|1")}, "a|1", false},
-		{journal.Criteria{Type: "a", Tag: "blue", Slices: slice("a|1")}, "a|1", false},
+		{journal.Criteria{Types: []string{"a"}, Tag: "red", Slices: slice("a|1")}, "a|1", true},
+		{journal.Criteria{Types: []string{"b"}, Tag: "red", Slices: slice("a|1")}, "a|1", false},
+		{journal.Criteria{Types: []string{"a"}, Tag: "blue", Slices: slice("a|1")}, "a|1", false},
 	} {
 		if got := c.q.Matches(c.id, tags); got != c.want {
 			t.Errorf("%+v: Matches(%q, %q) = %t, want %t", c.q, c.id, tags, got, c.want)
@@ -106,7 +119,7 @@ func TestQueryMatches(t *testing.T) {
 	}
 }
 
-// library returns a small journal that the rows below query. Its offsets are mem-1 to mem-9.
+// library returns a small journal that the rows below query. Its offsets are mem-1 to mem-10.
 func library(t *testing.T) *inmem.Journal {
 	t.Helper()
 	j := inmem.NewJournal()
@@ -117,6 +130,7 @@ func library(t *testing.T) *inmem.Journal {
 		added("book|1", 2, 1, ""),                 // a fence
 		added("book|1", 3, 2, "m", "big"),         // mem-7, mem-8
 		added("loose", 0, 1, "m", "red"),          // mem-9
+		added("refold.own|1", 0, 1, "m", "red"),   // mem-10, selected only by its type
 	)
 	return j
 }
@@ -165,7 +179,7 @@ func rows() []row {
 		{
 			"events by tag: after an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
 				return all(journal.Live(ctx, j, journal.Criteria{Tag: "red"}, "mem-2"))
-			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "loose/1 at mem-9"}, []string{"book|1/6 at mem-10", fmt.Sprintf(ended, "events: ")},
+			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "loose/1 at mem-9"}, []string{"book|1/6 at mem-11", fmt.Sprintf(ended, "events: ")},
 		},
 		{
 			"current events by tag", func(ctx context.Context, j journal.Journal) []string {
@@ -174,13 +188,23 @@ func rows() []row {
 		},
 		{
 			"events by slices: of a type, after an offset", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Live(ctx, j, journal.Criteria{Type: "book", Slices: slice}, "mem-2"))
-			}, []string{"book|1/4 at mem-7", "book|1/5 at mem-8"}, []string{"book|1/6 at mem-10", "book|1/7 at mem-11", fmt.Sprintf(ended, "events: ")},
+				return all(journal.Live(ctx, j, journal.Criteria{Types: []string{"book"}, Slices: slice}, "mem-2"))
+			}, []string{"book|1/4 at mem-7", "book|1/5 at mem-8"}, []string{"book|1/6 at mem-11", "book|1/7 at mem-12", fmt.Sprintf(ended, "events: ")},
 		},
 		{
 			"current events by slices: inclusive", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Current(ctx, j, journal.Criteria{Type: "book", Slices: two}, "mem-1"))
+				return all(journal.Current(ctx, j, journal.Criteria{Types: []string{"book"}, Slices: two}, "mem-1"))
 			}, []string{"book|1/2 at mem-2", "book|2/1 at mem-3", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
+		},
+		{
+			"current events of several types, one of which is reserved", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Current(ctx, j, journal.Criteria{Types: []string{"shelf", "refold.own"}}, ""))
+			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "refold.own|1/1 at mem-10"}, nil,
+		},
+		{
+			"events of all entities: after an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Live(ctx, j, journal.Criteria{}, "mem-8"))
+			}, []string{"loose/1 at mem-9"}, []string{"book|1/6 at mem-11", "book|1/7 at mem-12", "new|1/1 at mem-14", fmt.Sprintf(ended, "events: ")},
 		},
 		{
 			"persistence IDs, never completes", func(ctx context.Context, j journal.Journal) []string {
@@ -230,7 +254,7 @@ func TestQueryKinds(t *testing.T) {
 				if done != (r.live == nil) {
 					t.Fatalf("the loop completed: %t, want %t; it yielded %q", done, r.live == nil, got)
 				}
-				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("new|1", 0, 1, "m"))
+				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("refold.own|2", 0, 1, "m", "red"), added("new|1", 0, 1, "m"))
 				synctest.Wait()
 				cancel(errTestEnded)
 				synctest.Wait()

@@ -84,8 +84,8 @@ func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) ite
 	})
 }
 
-// CurrentIDs yields the persistence IDs after the given one ("" for all) in bytewise order. An
-// interrupted listing resumes after the last received ID. An ID whose first event is stored during
+// CurrentIDs yields the persistence IDs after the given one ("" for all) in bytewise order, except
+// those that begin with ReservedPrefix; IDLister lists these too. An interrupted listing resumes after the last received ID. An ID whose first event is stored during
 // the loop may be missing. An error is yielded once and last: it matches ErrNoQueries if j cannot
 // list IDs. No resource is held while the loop body runs.
 func CurrentIDs(ctx context.Context, j Journal, after string) iter.Seq2[string, error] {
@@ -95,8 +95,12 @@ func CurrentIDs(ctx context.Context, j Journal, after string) iter.Seq2[string, 
 			return err
 		}
 		for id, err := range lister.PersistenceIDs(ctx, after) {
-			if err != nil || !yield(id) {
+			switch {
+			case err != nil:
 				return err
+			case IsReserved(id):
+			case !yield(id):
+				return nil
 			}
 		}
 		return nil
@@ -206,9 +210,9 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 	})
 }
 
-// LiveIDs yields the existing persistence IDs and then new ones, each once, in no particular order.
-// It never completes: it ends with an error, at the latest with the cause of ctx. CurrentIDs yields
-// the existing IDs only.
+// LiveIDs yields the existing persistence IDs and then new ones, each once, in no particular order,
+// except those that begin with ReservedPrefix. It never completes: it ends with an error, at the
+// latest with the cause of ctx. CurrentIDs yields the existing IDs only.
 //
 // A new ID is yielded with its first event other than a fence. After the existing IDs, LiveIDs
 // reads every event of the journal, and it keeps every ID in memory. An error is yielded once and
@@ -232,6 +236,9 @@ func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
 		for id, err := range lister.PersistenceIDs(ctx, "") {
 			if err != nil {
 				return err
+			}
+			if IsReserved(id) {
+				continue
 			}
 			seen[id] = struct{}{}
 			if !yield(id) {

@@ -86,7 +86,7 @@ func TestCurrentRejectsInvalidCriteria(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	defer func() { _ = j.Close() }()
-	errs := errorsOf(journal.Current(t.Context(), j, journal.Criteria{Type: "a|b"}, ""))
+	errs := errorsOf(journal.Current(t.Context(), j, journal.Criteria{Types: []string{"a|b"}}, ""))
 	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrInvalid) {
 		t.Errorf("a type with a |: %v, want ErrInvalid", errs)
 	}

@@ -28,10 +28,10 @@ type Config[E any] struct {
 	Journal journal.Journal
 	// Criteria selects the events. Its Slices must be zero; they are divided among the workers. A
 	// change of the criteria requires a rebuild or a new name, because events that were skipped
-	// before are not read again. Defaults to all events.
+	// before are not read again. Defaults to all events, without those of Refold itself.
 	Criteria journal.Criteria
 	// Events decodes the events: the registry of an eventsourcing.Type. Unknown events cannot be
-	// decoded, and two types may use one name for different events, so set Criteria.Type to the
+	// decoded, and two types may use one name for different events, so set Criteria.Types to the
 	// same type. Required.
 	Events *codec.Registry
 	// Handler applies events to the read model. Required.

@@ -8,7 +8,7 @@
 //	totals, err := projection.New(projection.Config[Event]{
 //		Name:     "totals",
 //		Journal:  j,
-//		Criteria: journal.Criteria{Type: "account"},
+//		Criteria: journal.Criteria{Types: []string{"account"}},
 //		Events:   AccountType(rates).Events,
 //		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 //			Store: store,

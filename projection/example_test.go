@@ -39,7 +39,7 @@ func Example() {
 	totals, err := projection.New(projection.Config[Event]{
 		Name:     "totals",
 		Journal:  j,
-		Criteria: journal.Criteria{Type: "account"},
+		Criteria: journal.Criteria{Types: []string{"account"}},
 		Events:   types,
 		Handler: projection.AtLeastOnce[Event]{
 			Store: new(projection.Memory),

@@ -105,7 +105,7 @@ func TestExactlyOncePositionAndResultAgree(t *testing.T) {
 		cancel()
 		table.Fault = nil
 		want := make(map[string]int64)
-		page, queryErr := s.Journal.Query(t.Context(), journal.Criteria{Type: "box"}, "")
+		page, queryErr := s.Journal.Query(t.Context(), journal.Criteria{Types: []string{"box"}}, "")
 		if queryErr != nil {
 			t.Fatal(queryErr)
 		}

@@ -114,7 +114,7 @@ func (s *source) fill(boxes, count int) {
 // config returns a projection that sums payments by box, exactly once, into a table.
 func config(s *source, table *projectiontest.Table) projection.Config[event] {
 	return projection.Config[event]{
-		Name: "sums", Journal: s, Criteria: journal.Criteria{Type: "box"}, Events: events(),
+		Name: "sums", Journal: s, Criteria: journal.Criteria{Types: []string{"box"}}, Events: events(),
 		Handler: sums(table),
 	}
 }

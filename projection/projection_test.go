@@ -449,3 +449,23 @@ func TestConfigMistakes(t *testing.T) {
 		t.Errorf("New without queries: %v, want ErrNoQueries", err)
 	}
 }
+
+// A projection of all events does not receive the records of Refold itself, which its registry could
+// not decode.
+func TestOwnRecordsAreNotHandled(t *testing.T) {
+	t.Parallel()
+	s, table := newSource(t), &projectiontest.Table{}
+	s.fill(3, 10)
+	s.store("refold.sharding|coordinator|box", "refold.coordinator.event", []byte{1})
+	s.fill(3, 10)
+	cfg := config(s, table)
+	cfg.Criteria = journal.Criteria{}
+	p := create(t, cfg)
+	if err := p.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, table.Rows(), s.sums)
+	if got := p.Status(); got.Handled != 20 {
+		t.Errorf("%d events were handled, want 20", got.Handled)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/refold-io/refold/cluster"
@@ -22,6 +21,7 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/journal"
 )
 
 // Region is the access of a node to the entities of a type. It hosts the share of the shards that
@@ -109,7 +109,7 @@ func start[S any](
 	if most := singleton.MaxNameLength - len(singletonPrefix); len(typ.Name) > most {
 		errs.Addf("Type.Name", "has %d bytes, at most %d are allowed", len(typ.Name), most)
 	}
-	if strings.HasPrefix(typ.Name+"|", JournalPrefix) {
+	if journal.IsReserved(typ.Name) {
 		errs.Addf("Type.Name", "is %q, which is reserved", typ.Name)
 	}
 	if err := errs.Err(ErrInvalid); err != nil {

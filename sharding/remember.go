@@ -5,118 +5,15 @@ package sharding
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
-	"github.com/refold-io/refold/internal/wire"
 )
-
-// Manifests of the records of remembered entities and shards. They never change.
-const (
-	entitiesEvent = "refold.entities.event"
-	entitiesState = "refold.entities.state"
-	shardsEvent   = "refold.shards.event"
-	shardsState   = "refold.shards.state"
-)
-
-const rememberWire = 1
-
-// Kinds of an event of a shard.
-const (
-	entitiesStarted = 1
-	entitiesStopped = 2
-)
-
-// maxIDsPerEvent is the maximum number of entities in one event.
-const maxIDsPerEvent = 100
-
-// maxRemembered is the maximum size of the remembered entities of one shard in bytes.
-const maxRemembered = 64 << 20
-
-var errRecord = errors.New("malformed record")
-
-func appendIDs(dst []byte, ids []string) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(ids)))
-	for _, id := range ids {
-		dst = binary.AppendUvarint(dst, uint64(len(id)))
-		dst = append(dst, id...)
-	}
-	return dst
-}
-
-// readIDs reads a list of IDs, which must fill the rest of the record.
-func readIDs(r *wire.Reader, yield func(id string)) error {
-	for range r.Count(maxRemembered, 2, "entities") {
-		id := r.Bytes(int(r.Uint(MaxEntityID, "length of an ID")), "ID") //nolint:gosec // at most MaxEntityID
-		if len(id) == 0 {
-			r.Fail("ID is empty")
-		}
-		if r.Err() != nil {
-			break
-		}
-		yield(string(id))
-	}
-	return r.End()
-}
-
-func newRecord(b []byte) *wire.Reader {
-	return wire.NewReader(b, rememberWire, maxRemembered, errRecord)
-}
-
-func entityEvents(started, stopped []string) [][]byte {
-	var events [][]byte
-	add := func(kind byte, ids []string) {
-		for part := range slices.Chunk(ids, maxIDsPerEvent) {
-			events = append(events, appendIDs([]byte{rememberWire, kind}, part))
-		}
-	}
-	add(entitiesStarted, started)
-	add(entitiesStopped, stopped)
-	return events
-}
-
-type entitySet map[string]struct{}
-
-func (s entitySet) apply(event []byte) error {
-	r := newRecord(event)
-	switch kind := r.Byte("kind"); kind {
-	case entitiesStarted:
-		return readIDs(r, func(id string) { s[id] = struct{}{} })
-	case entitiesStopped:
-		return readIDs(r, func(id string) { delete(s, id) })
-	default:
-		r.Fail("unknown kind %d", kind)
-		return r.Err()
-	}
-}
-
-func (s entitySet) encode() []byte { return appendIDs([]byte{rememberWire}, s.sorted()) }
-
-func (s entitySet) sorted() []string { return slices.Sorted(maps.Keys(s)) }
-
-func decodeEntities(b []byte) (entitySet, error) {
-	s := entitySet{}
-	if b == nil {
-		return s, nil
-	}
-	return s, readIDs(newRecord(b), func(id string) { s[id] = struct{}{} })
-}
-
-// encodeShards returns the encoding of an event and of a snapshot.
-func encodeShards(shards []Shard) []byte { return wire.AppendList([]byte{rememberWire}, shards) }
-
-func readShards(b []byte) ([]Shard, error) {
-	r := newRecord(b)
-	return wire.List[Shard](r, coordinator.MaxShards, "shards"), r.End()
-}
 
 // remember calls the store of remembered entities. The calls for a shard run one after the other,
 // including the calls of instances of the shard that have ended.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/refold-io/refold/internal/shardcore/stored"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -45,9 +46,9 @@ func (c JournalStores) OpenEntities(s Scope) (RememberStore, error) {
 	}
 	return &journalEntities{
 		open: func(shard Shard) *ledger {
-			return open("entities", strconv.FormatUint(uint64(shard), 10), entitiesEvent, entitiesState, maxRemembered)
+			return open("entities", strconv.FormatUint(uint64(shard), 10), stored.EntitiesEvent, stored.EntitiesState, stored.MaxBytes)
 		},
-		shards: open("shards", "", shardsEvent, shardsState, maxRemembered),
+		shards: open("shards", "", stored.ShardsEvent, stored.ShardsState, stored.MaxBytes),
 		owned:  map[Shard]*ownedShard{}, known: map[Shard]bool{},
 	}, nil
 }
@@ -65,7 +66,7 @@ func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, erro
 	l := j.open(shard)
 	var err error
 	for range maxTries {
-		var set entitySet
+		var set stored.Entities
 		var h head
 		if set, h, err = readEntities(ctx, l); err != nil {
 			return nil, err
@@ -75,7 +76,7 @@ func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, erro
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			j.owned[shard] = &ownedShard{head: after}
-			return set.sorted(), nil
+			return set.Sorted(), nil
 		}
 		if err = failed; !errors.Is(err, journal.ErrConflict) {
 			break
@@ -84,11 +85,15 @@ func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, erro
 	return nil, fmt.Errorf("sharding: take over %q: %w", l.id, err)
 }
 
-func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err error) {
+func readEntities(ctx context.Context, l *ledger) (set stored.Entities, h head, err error) {
 	h, err = l.read(ctx, func(b []byte) (failed error) {
-		set, failed = decodeEntities(b)
+		if b == nil {
+			set = stored.Entities{}
+			return nil
+		}
+		set, failed = stored.DecodeEntities(b)
 		return failed
-	}, func(b []byte) error { return set.apply(b) })
+	}, func(b []byte) error { return set.Apply(b) })
 	return set, h, err
 }
 
@@ -103,7 +108,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 		return fmt.Errorf("%w: shard %d is not loaded, or an earlier update failed", ErrConflict, shard)
 	}
 	l, h := j.open(shard), o.head
-	for part := range slices.Chunk(entityEvents(started, stopped), maxEventsPerWrite) {
+	for part := range slices.Chunk(stored.EntityEvents(started, stopped), maxEventsPerWrite) {
 		var err error
 		if h, err = l.append(ctx, h, part); errors.Is(err, journal.ErrConflict) {
 			return fmt.Errorf("%w: shard %d has another owner: %w", ErrFenced, shard, err)
@@ -114,7 +119,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 	}
 	h = l.snapshotLater(ctx, h, func(ctx context.Context) (head, []byte, error) {
 		set, at, err := readEntities(ctx, l)
-		return at, set.encode(), err
+		return at, set.Encode(), err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -143,7 +148,7 @@ func (j *journalEntities) Shards(ctx context.Context) ([]Shard, error) {
 func (j *journalEntities) readShards(ctx context.Context) ([]Shard, head, error) {
 	var set map[Shard]bool
 	add := func(b []byte) error {
-		shards, err := readShards(b)
+		shards, err := stored.DecodeShards(b)
 		for _, s := range shards {
 			set[s] = true
 		}
@@ -183,7 +188,7 @@ func (j *journalEntities) AddShards(ctx context.Context, shards []Shard) error {
 			return nil
 		}
 		var after head
-		if after, err = j.shards.append(ctx, h, [][]byte{encodeShards(missing)}); err == nil {
+		if after, err = j.shards.append(ctx, h, [][]byte{stored.EncodeShards(missing)}); err == nil {
 			j.added(ctx, after, missing)
 			return nil
 		}
@@ -204,7 +209,7 @@ func (j *journalEntities) added(ctx context.Context, after head, shards []Shard)
 	after.snapshot = j.list.snapshot
 	after = j.shards.snapshotLater(ctx, after, func(ctx context.Context) (head, []byte, error) {
 		all, h, err := j.readShards(ctx)
-		return h, encodeShards(all), err
+		return h, stored.EncodeShards(all), err
 	})
 	if after.rev > j.list.rev {
 		j.list = after

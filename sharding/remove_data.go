@@ -12,12 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/internal/shardcore/stored"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
-
-// removedEvent is the manifest of a record that begins an empty history. It never changes.
-const removedEvent = "refold.sharding.removed"
 
 // JournalData describes the data of this package under one persistence ID of a journal.
 type JournalData struct {
@@ -47,7 +45,11 @@ func (c JournalStores) FindData(ctx context.Context, types ...string) ([]Journal
 		return nil, err
 	}
 	var all []JournalData
-	for id, err := range journal.CurrentIDs(ctx, c.Journal, JournalPrefix[:len(JournalPrefix)-1]) {
+	lister, ok := journal.As[journal.IDLister](c.Journal)
+	if !ok {
+		return nil, fmt.Errorf("sharding: list the persistence IDs: %w: %T", journal.ErrNoQueries, c.Journal)
+	}
+	for id, err := range lister.PersistenceIDs(ctx, JournalPrefix[:len(JournalPrefix)-1]) {
 		if err != nil {
 			return nil, fmt.Errorf("sharding: list the persistence IDs: %w", err)
 		}
@@ -96,7 +98,7 @@ func (c JournalStores) count(ctx context.Context, d *JournalData) (err error) {
 			return err
 		}
 		d.Events++
-		d.Last, d.Writer, d.Removed = e.Time, e.Writer, e.Manifest == removedEvent
+		d.Last, d.Writer, d.Removed = e.Time, e.Writer, e.Manifest == stored.Removed
 	}
 	if c.Snapshots == nil {
 		return nil
@@ -139,9 +141,9 @@ func (c JournalStores) RemoveData(ctx context.Context, d JournalData) error {
 	l.id = d.ID // the ID may contain a shard and a role
 	at := d.Highest
 	last, err := c.lastRecord(ctx, d)
-	if err == nil && last != removedEvent {
+	if err == nil && last != stored.Removed {
 		h := head{rev: d.Highest, time: d.Last}
-		h, err = l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next(), Manifest: removedEvent}})
+		h, err = l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next(), Manifest: stored.Removed}})
 		if errors.Is(err, journal.ErrConflict) {
 			return fmt.Errorf("%w: %q has changed: a node runs", ErrConflict, d.ID)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/register"
+	"github.com/refold-io/refold/internal/shardcore/stored"
 )
 
 var (
@@ -125,7 +126,7 @@ type RememberStores interface {
 const maxRole = 128
 
 // MaxEntityID is the maximum length of the ID of a remembered entity in bytes.
-const MaxEntityID = 512
+const MaxEntityID = stored.MaxEntityID
 
 // Scope identifies the user of a store.
 type Scope struct {

@@ -17,15 +17,9 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/stored"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
-)
-
-// Manifests of the records of a coordinator. They never change; the encodings have their own
-// versions.
-const (
-	coordinatorEvent = "refold.coordinator.event"
-	coordinatorState = "refold.coordinator.state"
 )
 
 // journalCoordinator stores the state of a coordinator in a journal.
@@ -49,7 +43,7 @@ func (c JournalStores) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &journalCoordinator{ledger: open("coordinator", "", coordinatorEvent, coordinatorState, coordinator.MaxBytes)}, nil
+	return &journalCoordinator{ledger: open("coordinator", "", stored.CoordinatorEvent, stored.CoordinatorState, coordinator.MaxBytes)}, nil
 }
 
 // Load implements CoordinatorStore.
@@ -162,7 +156,7 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change) err
 			continue
 		}
 		// A claim that lost is reported as ErrConflict, never as ErrFenced, so that the caller claims a higher term.
-		if e.Manifest != coordinatorEvent || c.Claim && own < len(events) {
+		if e.Manifest != stored.CoordinatorEvent || c.Claim && own < len(events) {
 			continue
 		}
 		if other, err := coordinator.DecodeEvent(e.Payload); err == nil && other.Kind == coordinator.Started && other.Term > c.Term {
@@ -183,7 +177,7 @@ func (j *journalCoordinator) Close() error {
 }
 
 // JournalPrefix is the prefix of the persistence IDs of this package. Entity types must not use it.
-const JournalPrefix = "refold.sharding|"
+const JournalPrefix = journal.ReservedPrefix + "sharding|"
 
 // saveTimeout limits the background work on a snapshot, for which Close waits.
 const saveTimeout = 20 * time.Second
@@ -354,7 +348,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 		switch {
 		case err != nil:
 			return head{}, err
-		case e.Manifest == removedEvent: // an earlier record may still exist
+		case e.Manifest == stored.Removed: // an earlier record may still exist
 			if err = start(nil); err != nil {
 				return head{}, err
 			}

@@ -49,7 +49,7 @@ func (c *projectCmd) Run(app *app) (err error) {
 	p, err := projection.New(projection.Config[Event]{
 		Name:        "bank_totals",
 		Journal:     s.Journal(),
-		Criteria:    journal.Criteria{Type: AccountTypeName},
+		Criteria:    journal.Criteria{Types: []string{AccountTypeName}},
 		Events:      AccountType(nil).Events,
 		Handler:     table.handler(),
 		Workers:     c.Workers,

@@ -40,7 +40,7 @@ func (c *totalsCmd) Run(app *app) (err error) {
 	p, err := projection.New(projection.Config[Event]{
 		Name:     "totals",
 		Journal:  s.Journal(),
-		Criteria: journal.Criteria{Type: AccountTypeName},
+		Criteria: journal.Criteria{Types: []string{AccountTypeName}},
 		Events:   AccountType(nil).Events,
 		Handler: projection.AtLeastOnce[Event]{
 			Store: new(projection.Memory), // totals and offset exist only in memory

@@ -32,6 +32,7 @@ var cores = []string{
 	"internal/shardcore/passivation",
 	"internal/shardcore/region",
 	"internal/shardcore/shard",
+	"internal/shardcore/stored",
 	"internal/link",
 }
 

@@ -169,6 +169,13 @@ func listBugs() []planted {
 			}),
 		},
 		{
+			name:  "lists no IDs of Refold itself",
+			finds: []string{"ListReserved"},
+			plant: plain(func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error] {
+				return relist(ctx, j, after, func(ids []string) []string { return slices.DeleteFunc(ids, journal.IsReserved) })
+			}),
+		},
+		{
 			name:  "lists one page",
 			finds: []string{"ListManyIDs"},
 			plant: plain(func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error] {

@@ -169,7 +169,11 @@ func offsets(encode, decode func(journal.Offset) journal.Offset) func() bug {
 }
 
 func matchBugs() []planted {
-	noType := func(q journal.Criteria) journal.Criteria { q.Type = ""; return q }
+	noType := func(q journal.Criteria) journal.Criteria { q.Types = nil; return q }
+	typed := func(q journal.Criteria, e *journal.Envelope, is func(a, b string) bool) bool {
+		name, _ := journal.SplitID(e.ID)
+		return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(want string) bool { return is(name, want) })
+	}
 	noTag := func(q journal.Criteria) journal.Criteria { q.Tag = ""; return q }
 	noSlices := func(q journal.Criteria) journal.Criteria { q.Slices = journal.Slices{}; return q }
 	tagged := func(q journal.Criteria, e *journal.Envelope, is func(a, b string) bool) bool {
@@ -184,22 +188,38 @@ func matchBugs() []planted {
 		{
 			name:  "a type is a prefix",
 			finds: []string{"QueryType"},
-			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool { return strings.HasPrefix(e.ID, q.Type) }),
+			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool { return typed(q, e, strings.HasPrefix) }),
 		},
 		{
 			name:  "a type without regard to case",
 			finds: []string{"QueryType"},
-			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool {
-				name, _ := journal.SplitID(e.ID)
-				return q.Type == "" || strings.EqualFold(name, q.Type)
-			}),
+			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool { return typed(q, e, strings.EqualFold) }),
 		},
 		{
 			name:  "takes an ID without a type as a type",
 			finds: []string{"QueryType"},
 			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool {
 				name, _, _ := strings.Cut(e.ID, "|")
-				return q.Type == "" || name == q.Type
+				return len(q.Types) == 0 || slices.Contains(q.Types, name)
+			}),
+		},
+		{
+			name:  "reads only the first of several types",
+			finds: []string{"QueryTypes"},
+			hangs: true, // waits for events that the query does not find
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
+				q.Types = q.Types[:min(len(q.Types), 1)]
+				return j.Query(ctx, q, after)
+			}),
+		},
+		{
+			name:  "returns the records of Refold itself to a query without a type",
+			finds: []string{"QueryReserved"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
+				if len(q.Types) == 0 {
+					q.Types = []string{"account", "refold", journal.ReservedPrefix + "own"}
+				}
+				return j.Query(ctx, q, after)
 			}),
 		},
 		{
@@ -272,7 +292,7 @@ func matchBugs() []planted {
 			name:  "a query by type ignores the tag",
 			finds: []string{"QueryTogether"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
-				if q.Type != "" {
+				if len(q.Types) > 0 {
 					q.Tag = ""
 				}
 				return j.Query(ctx, q, after)

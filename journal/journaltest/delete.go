@@ -152,6 +152,9 @@ func listerChecks() []check {
 			f.appendAll(f.ctx, write("conflicting", "w", 1, 1), rejected, write("conflicting", "w", 0, 1))
 			f.wantIDs("", []string{"deleted", "kept"})
 		}},
+		{"ListReserved", "PersistenceIDs also lists the IDs of records of Refold itself", lists, func(f *fixture) {
+			f.wantIDs("", f.storeIDs([]string{"a", journal.ReservedPrefix + "own|1", "z"}))
+		}},
 		{"ListManyIDs", "PersistenceIDs lists any number of IDs", lists, func(f *fixture) {
 			var ids []string
 			for n := range 2500 {

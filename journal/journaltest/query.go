@@ -200,10 +200,10 @@ func matching(q journal.Criteria, events []journal.Envelope) []journal.Envelope 
 }
 
 func show(q journal.Criteria) string {
-	if q == (journal.Criteria{}) {
+	if len(q.Types) == 0 && q.Tag == "" && q.Slices == (journal.Slices{}) {
 		return "all"
 	}
-	return fmt.Sprintf("type %.40q, tag %.40q, slices %s", q.Type, q.Tag, q.Slices)
+	return fmt.Sprintf("types %.40q, tag %.40q, slices %s", q.Types, q.Tag, q.Slices)
 }
 
 func list(events []journal.Envelope) string {
@@ -234,7 +234,7 @@ func queryPageChecks() []check {
 			}
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
 			f.wantMore(journal.Criteria{}, whole)
-			for _, q := range []journal.Criteria{{Tag: "all"}, {Tag: "half 1"}, {Type: "pages"}, {Slices: journal.Slices{First: journal.SliceOf("pages|0"), Count: 1}}} {
+			for _, q := range []journal.Criteria{{Tag: "all"}, {Tag: "half 1"}, {Types: []string{"pages"}}, {Slices: journal.Slices{First: journal.SliceOf("pages|0"), Count: 1}}} {
 				f.wantOn(q, "", whole)
 			}
 			for _, n := range []int{1, 502, 999, 1000, 1001, 1504, 2000, total - 1} {
@@ -252,7 +252,7 @@ func queryPageChecks() []check {
 			}
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
 			f.wantMore(journal.Criteria{}, whole)
-			for _, q := range []journal.Criteria{{Tag: "large"}, {Tag: "small"}, {Type: "large"}} {
+			for _, q := range []journal.Criteria{{Tag: "large"}, {Tag: "small"}, {Types: []string{"large"}}} {
 				f.wantOn(q, "", whole)
 			}
 			f.wantOn(journal.Criteria{}, whole[6].Offset, whole[7:])
@@ -263,7 +263,7 @@ func queryPageChecks() []check {
 			writes := spread(4)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
-			for _, q := range []journal.Criteria{{}, {Tag: "every 2"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
+			for _, q := range []journal.Criteria{{}, {Tag: "every 2"}, {Types: []string{"other"}}, {Slices: journal.Slices{First: 512, Count: 512}}} {
 				for i, e := range whole {
 					f.wantOn(q, e.Offset, whole[i+1:])
 					p := f.page(q, e.Offset)
@@ -319,9 +319,9 @@ func queryPageChecks() []check {
 			f.store(rare)
 			writes = append(writes, rare)
 			f.wantMore(journal.Criteria{Tag: "rare"}, f.wantRead(journal.Criteria{Tag: "rare"}, "", writes...))
-			f.wantRead(journal.Criteria{Type: "rare"}, "", writes...)
+			f.wantRead(journal.Criteria{Types: []string{"rare"}}, "", writes...)
 			f.wantRead(journal.Criteria{Slices: journal.Slices{First: journal.SliceOf(rare.ID), Count: 1}}, "", writes...)
-			f.wantRead(journal.Criteria{Tag: "rare", Type: "common"}, "", writes...)
+			f.wantRead(journal.Criteria{Tag: "rare", Types: []string{"common"}}, "", writes...)
 		}},
 		{"QueryPageIsKept", "a page belongs to the caller and does not change after later reads and writes", queries, func(f *fixture) {
 			w := write("kept|1", "w", 0, 20)

@@ -165,7 +165,7 @@ func queryReaderChecks() []check {
 			writes := spread(3)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
-			for n, q := range []journal.Criteria{{}, {Type: "other"}, {Slices: journal.Slices{Count: 512}}} {
+			for n, q := range []journal.Criteria{{}, {Types: []string{"other"}}, {Slices: journal.Slices{Count: 512}}} {
 				var got []journal.Envelope
 				f.within("Current, with Append in the body of its loop,", func() {
 					for e, err := range journal.Current(f.ctx, f.j, q, "") {
@@ -190,7 +190,7 @@ func queryReaderChecks() []check {
 		}},
 		{"QueryLiveReaders", "live readers that disconnect and resume get every event exactly once, all in the same order", queries, func(f *fixture) {
 			const writers, each = 4, 50
-			readers := []journal.Criteria{{}, {}, {}, {Tag: "every 2"}, {Type: "live"}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
+			readers := []journal.Criteria{{}, {}, {}, {Tag: "every 2"}, {Types: []string{"live"}}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
 			var writes []journal.Write
 			for k := range writers {
 				next := make([]uint64, 3)

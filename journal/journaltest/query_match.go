@@ -29,7 +29,7 @@ func queryMatchChecks() []check {
 			f.wantSame("a later read, up to the end of the first one", whole[:min(len(first), len(whole))], first)
 			again := f.wantRead(journal.Criteria{}, "", writes...)
 			f.wantSame("the same read again", again, whole)
-			for _, q := range []journal.Criteria{{Type: "other"}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
+			for _, q := range []journal.Criteria{{Types: []string{"other"}}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
 				f.wantOn(q, "", whole)
 			}
 		}},
@@ -47,7 +47,7 @@ func queryMatchChecks() []check {
 			f.store(writes...)
 			f.wantRead(journal.Criteria{}, "", writes...)
 			f.wantRead(journal.Criteria{Tag: "fields|2"}, "", writes...)
-			f.wantRead(journal.Criteria{Type: "fields", Slices: journal.Slices{First: journal.SliceOf("fields|1"), Count: 1}}, "", writes...)
+			f.wantRead(journal.Criteria{Types: []string{"fields"}, Slices: journal.Slices{First: journal.SliceOf("fields|1"), Count: 1}}, "", writes...)
 		}},
 		{"QueryOddIDs", "a query compares IDs bytewise", queries, func(f *fixture) {
 			var writes []journal.Write
@@ -72,7 +72,45 @@ func queryMatchChecks() []check {
 			}
 			f.store(writes...)
 			for _, name := range []string{"account", "Account", "acc", "accounts", "ac", "a", "x", "account ", "ac_ount", "account%", "%", "帳戶", "帳", "no such type", strings.Repeat("x", journal.MaxIDLength)} {
-				f.wantRead(journal.Criteria{Type: name}, "", writes...)
+				f.wantRead(journal.Criteria{Types: []string{name}}, "", writes...)
+			}
+		}},
+		{"QueryTypes", "a query with several types returns the events of each type once", queries, func(f *fixture) {
+			var writes []journal.Write
+			for i, id := range []string{"account|1", "loan|1", "card|1", "account|2", "loans|1", "account", "a|loan|1", "card|2", "loan"} {
+				w := write(id, "w", 0, 1+i%3)
+				w.Events[0].Tags = []string{"tag"}
+				writes = append(writes, w)
+			}
+			f.store(writes...)
+			whole := f.wantRead(journal.Criteria{}, "", writes...)
+			for _, types := range [][]string{{"account", "loan"}, {"loan", "account"}, {"card", "card"}, {"none", "card"}, {"a", "account", "card", "loan", "loans"}} {
+				f.wantOn(journal.Criteria{Types: types}, "", whole)
+				f.wantOn(journal.Criteria{Types: types}, whole[4].Offset, whole[5:])
+				f.wantOn(journal.Criteria{Types: types, Tag: "tag"}, "", whole)
+				f.wantOn(journal.Criteria{Types: types, Slices: journal.Slices{Count: 512}}, "", whole)
+			}
+		}},
+		{"QueryReserved", "only a query that names their type returns the records of Refold itself", queries, func(f *fixture) {
+			const own, other = journal.ReservedPrefix + "own", journal.ReservedPrefix + "other"
+			var writes []journal.Write
+			for n := range uint64(3) {
+				for _, id := range []string{own + "|1|account", "account|1", other + "|1", journal.ReservedPrefix + "|1", "refold|1", "refolds.own|1", "x." + own + "|1", "Refold.own|1"} {
+					w := write(id, "w", 250*n, 250)
+					for i := range w.Events {
+						w.Events[i].Tags = []string{"tag"}
+					}
+					writes = append(writes, w)
+				}
+			}
+			f.store(writes...)
+			whole := f.wantRead(journal.Criteria{Types: []string{own, other, journal.ReservedPrefix, "account", "refold", "refolds.own", "x." + own, "Refold.own"}}, "", writes...)
+			for _, tag := range []string{"", "tag"} {
+				f.wantOn(journal.Criteria{Tag: tag}, "", whole)
+				f.wantOn(journal.Criteria{Tag: tag, Slices: journal.Slices{Count: 512}}, "", whole)
+				f.wantOn(journal.Criteria{Tag: tag, Slices: journal.Slices{First: 512, Count: 512}}, "", whole)
+				f.wantOn(journal.Criteria{Tag: tag, Types: []string{own}}, "", whole)
+				f.wantOn(journal.Criteria{Tag: tag, Types: []string{own, "account"}}, "", whole)
 			}
 		}},
 		{"QueryTag", "a query by tag returns each event with exactly that tag once", queries, func(f *fixture) {
@@ -133,21 +171,23 @@ func queryMatchChecks() []check {
 			writes := spread(5)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
-			for _, name := range []string{"", "spread", "other"} {
+			for _, types := range [][]string{nil, {"spread"}, {"other"}, {"other", "spread"}} {
 				for _, tag := range []string{"", "all", "every 2", "id 3"} {
 					for k := range 4 {
-						f.wantOn(journal.Criteria{Type: name, Tag: tag, Slices: journal.Slices{First: k * 256, Count: 256}}, "", whole)
+						f.wantOn(journal.Criteria{Types: types, Tag: tag, Slices: journal.Slices{First: k * 256, Count: 256}}, "", whole)
 					}
-					f.wantOn(journal.Criteria{Type: name, Tag: tag}, whole[9].Offset, whole[10:])
+					f.wantOn(journal.Criteria{Types: types, Tag: tag}, whole[9].Offset, whole[10:])
 				}
 			}
 		}},
 		{"QueryInvalid", "Query rejects criteria that Criteria.Check rejects, with ErrInvalid", queries, func(f *fixture) {
 			f.store(write("invalid|1", "w", 0, 1))
 			for _, q := range []journal.Criteria{
-				{Type: "in|valid"},
-				{Type: "\xff"},
-				{Type: "a\x00"},
+				{Types: []string{"in|valid"}},
+				{Types: []string{""}},
+				{Types: []string{"valid", "in|valid"}},
+				{Types: []string{"\xff"}},
+				{Types: []string{"a\x00"}},
 				{Tag: "\xff"},
 				{Tag: "a\x00"},
 				{Slices: journal.Slices{First: 1}},
@@ -223,7 +263,7 @@ func queryStateChecks() []check {
 			}{{"spread|0", 3}, {"spread|4", 1}, {"other|1", maxSeq}, {"spread|0", 2}, {"spread|2", maxSeq}, {"other|3", 4}} {
 				f.deleteTo(c.id, c.to)
 				deleted[c.id] = max(deleted[c.id], c.to)
-				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Tag: "id 1"}, {Type: "spread"}, {Slices: journal.Slices{Count: 512}}} {
+				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Tag: "id 1"}, {Types: []string{"spread"}}, {Slices: journal.Slices{Count: 512}}} {
 					f.wantOn(q, "", left(whole))
 				}
 				for i := 0; i < len(whole); i += 5 {
@@ -273,7 +313,7 @@ func queryStateChecks() []check {
 			}
 			for k := range 3 {
 				slice := journal.Slices{First: journal.SliceOf(fmt.Sprint("fenced|", k+1)), Count: 1}
-				f.wantRead(journal.Criteria{Type: "fenced", Slices: slice}, "", writes...)
+				f.wantRead(journal.Criteria{Types: []string{"fenced"}, Slices: slice}, "", writes...)
 			}
 			_, next := f.walk(journal.Criteria{}, "")
 			f.store(fences("fenced|2", 3, 1))
@@ -304,7 +344,7 @@ func queryStateChecks() []check {
 			stored = append(stored, last)
 			f.wantRead(journal.Criteria{}, "", stored...)
 			f.wantRead(journal.Criteria{Tag: "tag"}, "", stored...)
-			f.wantRead(journal.Criteria{Type: "stored"}, "", stored...)
+			f.wantRead(journal.Criteria{Types: []string{"stored"}}, "", stored...)
 		}},
 		{"QueryReopen", "events and offsets do not change when the journal is opened again", queriesReopen, func(f *fixture) {
 			writes := spread(4)
@@ -315,7 +355,7 @@ func queryStateChecks() []check {
 			whole = slices.DeleteFunc(whole, func(e journal.Envelope) bool { return e.ID == "spread|0" && e.SequenceNr <= 4 })
 			for round := range uint64(3) {
 				f.reopen()
-				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
+				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Types: []string{"other"}}, {Slices: journal.Slices{First: 512, Count: 512}}} {
 					f.wantOn(q, "", whole)
 				}
 				i := len(whole) / 3

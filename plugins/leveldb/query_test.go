@@ -109,17 +109,17 @@ func TestQuery(t *testing.T) {
 		q    journal.Criteria
 		want []string
 	}{
-		{journal.Criteria{Type: "a"}, []string{"a|1 1", "a|1 2", "a|1 3", "a|1 4", "a|1 5", "a|1 7"}},
-		{journal.Criteria{Type: "ab"}, []string{"ab|1 1", "ab|1 2"}},
-		{journal.Criteria{Type: "c"}, nil},
+		{journal.Criteria{Types: []string{"a"}}, []string{"a|1 1", "a|1 2", "a|1 3", "a|1 4", "a|1 5", "a|1 7"}},
+		{journal.Criteria{Types: []string{"ab"}}, []string{"ab|1 1", "ab|1 2"}},
+		{journal.Criteria{Types: []string{"c"}}, nil},
 		{journal.Criteria{Tag: "red"}, []string{"a|1 1", "a|1 3", "a|1 4", "ab|1 1", "ab|1 2"}},
 		{journal.Criteria{Tag: "blue"}, []string{"a|1 3", "ab|1 1", "ab|1 2", "a|1 7"}},
 		{journal.Criteria{Tag: "re"}, nil},
 		{journal.Criteria{Tag: "redd"}, nil},
-		{journal.Criteria{Tag: "blue", Type: "a"}, []string{"a|1 3", "a|1 7"}},
+		{journal.Criteria{Tag: "blue", Types: []string{"a"}}, []string{"a|1 3", "a|1 7"}},
 		{journal.Criteria{Tag: "blue", Slices: slice("ab|1")}, []string{"ab|1 1", "ab|1 2"}},
 		{journal.Criteria{Slices: slice("b|1")}, []string{"b|1 1", "b|1 2", "b|1 3"}},
-		{journal.Criteria{Slices: slice("b|1"), Type: "a"}, nil},
+		{journal.Criteria{Slices: slice("b|1"), Types: []string{"a"}}, nil},
 	} {
 		if got := found(t, j, c.q); !slices.Equal(got, c.want) {
 			t.Errorf("the query %+v finds %q, want %q", c.q, got, c.want)
@@ -177,11 +177,11 @@ func TestQueryLimits(t *testing.T) {
 	}
 
 	mustAppend(t, j, write("small|1", 0, 5000)) // more than one group holds
-	p := page(t, j, journal.Criteria{Type: "small"}, "")
+	p := page(t, j, journal.Criteria{Types: []string{"small"}}, "")
 	if len(p.Events) != 1000 || !p.More || p.Next != p.Events[999].Offset {
 		t.Errorf("a page has %d events and the next position %q, want 1,000 and the offset of the last event", len(p.Events), p.Next)
 	}
-	all := read(t, j, journal.Criteria{Type: "small"}, "")
+	all := read(t, j, journal.Criteria{Types: []string{"small"}}, "")
 	for i, e := range all {
 		if e.SequenceNr != uint64(i)+1 {
 			t.Fatalf("the event with index %d has the number %d, want %d", i, e.SequenceNr, i+1)
@@ -224,7 +224,7 @@ func TestQueryScanLimit(t *testing.T) {
 			t.Errorf("%s: got %q in %d pages, want %q", subject, got, pages, want)
 		}
 	}
-	check("other IDs", journal.Criteria{Type: "one"}, "one|1 1")
+	check("other IDs", journal.Criteria{Types: []string{"one"}}, "one|1 1")
 	for i := range ids {
 		if err := j.DeleteTo(t.Context(), fmt.Sprintf("many|%d", i), rounds); err != nil {
 			t.Fatal(err)
@@ -441,7 +441,7 @@ func TestQueryWhileWriting(t *testing.T) {
 		if err := j.Await(t.Context(), after); err != nil {
 			t.Fatal(err)
 		}
-		p := page(t, j, journal.Criteria{Type: "id"}, after)
+		p := page(t, j, journal.Criteria{Types: []string{"id"}}, after)
 		after = p.Next
 		for _, e := range p.Events {
 			if e.ID != "id|0" {

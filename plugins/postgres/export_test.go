@@ -112,9 +112,16 @@ func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql strin
 	s := newShape(db.schema, q)
 	params = []any{from, settled, s.window}
 	for i, p := range s.params {
-		if s.oids[3+i] == pgtype.Int4OID {
+		switch s.oids[3+i] {
+		case pgtype.Int4OID:
 			params = append(params, int32(p[2])<<8|int32(p[3]))
-		} else {
+		case pgtype.TextArrayOID:
+			prefixes := make([]string, len(q.Types))
+			for k, name := range q.Types {
+				prefixes[k] = name + "|"
+			}
+			params = append(params, prefixes)
+		default:
 			params = append(params, string(p))
 		}
 	}

@@ -185,7 +185,7 @@ func TestHostileRole(t *testing.T) {
 		} else {
 			everything(t, db)
 		}
-		if got, _ := readAll(t, j, journal.Criteria{Type: "a", Tag: "tag", Slices: journal.Slices{First: 0, Count: 512}}, ""); len(got) != 0 {
+		if got, _ := readAll(t, j, journal.Criteria{Types: []string{"a"}, Tag: "tag", Slices: journal.Slices{First: 0, Count: 512}}, ""); len(got) != 0 {
 			t.Errorf("read %v, want nothing", named(got))
 		}
 		if err := j.Await(t.Context(), ""); err != nil {

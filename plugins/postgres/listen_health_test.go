@@ -190,7 +190,7 @@ func TestClientEncodingIsPinned(t *testing.T) {
 		write := eventsOf("größe|1", uint64(2+i), 1, "ärger")
 		write.Writer, write.Events[0].Manifest = "knöterich", "→"
 		store(t, j, write)
-		events, _ := readAll(t, j, journal.Criteria{Type: "größe", Tag: "ärger"}, "")
+		events, _ := readAll(t, j, journal.Criteria{Types: []string{"größe"}, Tag: "ärger"}, "")
 		if len(events) != 3+i || events[2+i].Manifest != "→" || events[2+i].Writer != "knöterich" || events[0].ID != "größe|1" {
 			t.Errorf("read %+v, want the event with the manifest → and the writer knöterich", events)
 		}

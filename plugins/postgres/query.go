@@ -117,6 +117,7 @@ const (
 type shape struct {
 	statement
 
+	order  string   // column that orders the events
 	window int64    // number of ordinals from the first existing one, so that gaps cost nothing
 	params [][]byte // from $4 on; $1 to $3 are after, settled, window
 }
@@ -125,31 +126,35 @@ type shape struct {
 // cannot derive. The planner therefore assumes a small window and uses the index, even if its
 // statistics are old.
 func newShape(schema string, q journal.Criteria) *shape {
-	s := &shape{statement: statement{name: "refold_query", rows: primaryRows, oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
+	s := &shape{order: "e.ordinal", statement: statement{name: "refold_query", rows: primaryRows, oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1
 	var source, filter string
-	if q.Type != "" {
-		prefix := s.param("type", pgtype.TextOID, []byte(q.Type+"|"))
-		filter = " AND left(e.id, char_length(" + prefix + ")) = " + prefix
+	if len(q.Types) > 0 {
+		var prefixes array
+		prefixes.reset(pgtype.TextOID)
+		for _, name := range q.Types {
+			prefixes.text(name + "|")
+		}
+		filter = " AND e.id ^@ ANY (" + s.param("types", pgtype.TextArrayOID, prefixes.value()) + ")" // begins with any of them
+	} else {
+		filter = " AND NOT e.id ^@ '" + journal.ReservedPrefix + "'"
 	}
 	if q.Tag != "" {
 		s.window = tagWindow
-		limit := " ORDER BY t.ordinal LIMIT " + fmt.Sprint(pageRecords)
-		if q.Type != "" || count < journal.SliceCount {
+		if len(q.Types) > 0 || count < journal.SliceCount {
 			s.window = filteredRows
-			s.name += "_and"
-			limit = ""
 		}
+		s.order = "t.ordinal" // the order of the index, so that the statement reads no more rows than a page needs
 		tag := s.param("tag", pgtype.TextOID, []byte(q.Tag))
 		source = `
-			FROM (SELECT t.ordinal FROM {s}.tags t WHERE t.tag = ` + tag + ` AND t.ordinal > $1 AND t.ordinal <= (SELECT upto FROM w)` + limit + `) t
+			FROM (SELECT t.ordinal FROM {s}.tags t WHERE t.tag = ` + tag + ` AND t.ordinal > $1 AND t.ordinal <= (SELECT upto FROM w) ORDER BY t.ordinal) t
 			CROSS JOIN LATERAL (SELECT * FROM {s}.events e WHERE e.ordinal = t.ordinal LIMIT 1) e
 			WHERE true` + s.between(first, last) + filter
 		return s.finish(schema, "SELECT min(ordinal) FROM {s}.tags WHERE tag = "+tag+" AND ordinal > $1", source)
 	}
 	rows := int64(usualRows)
-	if q.Type != "" {
+	if len(q.Types) > 0 {
 		rows = filteredRows
 	}
 	s.window = min(rows*journal.SliceCount/int64(count), maxWindow)
@@ -166,7 +171,7 @@ func (s *shape) finish(schema, start, source string) *shape {
 		WITH w AS MATERIALIZED (SELECT least($2, coalesce((`+start+`), $2) + $3 - 1) AS upto),
 		found AS (
 			SELECT e.ordinal, e.id, `+rowColumns("e")+`, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size`+source+`
-			ORDER BY e.ordinal LIMIT `+fmt.Sprint(pageRecords)+`),
+			ORDER BY `+s.order+` LIMIT `+fmt.Sprint(pageRecords)+`),
 		page AS (SELECT *, sum(size) OVER (ORDER BY ordinal ROWS UNBOUNDED PRECEDING) - size AS before FROM found)
 		SELECT w.upto, page.ordinal, page.id, `+rowColumns("page")+`, pg_is_in_recovery()
 		FROM w LEFT JOIN page ON page.before < `+fmt.Sprint(pageBytes)+` ORDER BY page.ordinal`, "{s}", schema)

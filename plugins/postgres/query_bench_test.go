@@ -26,17 +26,17 @@ func BenchmarkQuery(b *testing.B) {
 	execute(b, conn, "VACUUM ANALYZE refold.events, refold.tags")
 	for _, q := range []journal.Criteria{
 		{},
-		{Type: "usual"},
-		{Type: "rare"},
+		{Types: []string{"usual"}},
+		{Types: []string{"rare"}},
 		{Tag: "tag"},
-		{Tag: "tag", Type: "usual"},
+		{Tag: "tag", Types: []string{"usual"}},
 		{Slices: journal.Slices{First: 3, Count: 1}},
 		{Slices: journal.Slices{First: 64, Count: 64}},
 		{Slices: journal.Slices{First: 128, Count: 128}},
 		{Slices: journal.Slices{First: 256, Count: 256}},
 	} {
 		for _, behind := range []int64{events / 2, events - 10} {
-			b.Run(fmt.Sprintf("type=%s/tag=%s/slices=%v/behind=%d", q.Type, q.Tag, q.Slices, behind), func(b *testing.B) {
+			b.Run(fmt.Sprintf("types=%s/tag=%s/slices=%v/behind=%d", q.Types, q.Tag, q.Slices, behind), func(b *testing.B) {
 				read := 0
 				for b.Loop() {
 					page, err := db.TestJournal().Query(b.Context(), q, postgres.FormatOffset(behind))

@@ -91,7 +91,7 @@ func checkReaders(t *testing.T, dsn string, run int) {
 
 func readerQuery(i int) journal.Criteria {
 	return []journal.Criteria{
-		{}, {}, {}, {Slices: journal.Slices{First: 0, Count: 512}}, {Type: "late"}, {Tag: "odd"}, {Slices: journal.Slices{First: 900, Count: 124}}, {Type: "real", Tag: "odd"},
+		{}, {}, {}, {Slices: journal.Slices{First: 0, Count: 512}}, {Types: []string{"late"}}, {Tag: "odd"}, {Slices: journal.Slices{First: 900, Count: 124}}, {Types: []string{"real"}, Tag: "odd"},
 	}[i]
 }
 

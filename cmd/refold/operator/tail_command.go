@@ -51,10 +51,14 @@ func (c *tailCommand) Validate() error {
 
 // query returns the criteria of the query. An ID selects its slice; page filters the rest.
 func (c *tailCommand) query() journal.Criteria {
-	q := journal.Criteria{Type: c.Type, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
+	name := c.Type
+	q := journal.Criteria{Tag: c.Tag, Slices: journal.Slices(c.Slices)}
 	if c.ID != "" {
-		q.Type, _ = journal.SplitID(c.ID)
+		name, _ = journal.SplitID(c.ID)
 		q.Slices = journal.Slices{First: journal.SliceOf(c.ID), Count: 1}
+	}
+	if name != "" {
+		q.Types = []string{name}
 	}
 	return q
 }

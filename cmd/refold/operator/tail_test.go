@@ -159,7 +159,7 @@ func TestTailUsage(t *testing.T) {
 		"--slices 3-1":            `"3-1" is not a range of slices`,
 		"--slices 0-1024":         "is not a range of slices",
 		"--slices x":              "is not a range of slices",
-		"--type a|b":              "Criteria.Type",
+		"--type a|b":              "Criteria.Types",
 	} {
 		start(t, q.program(false), append([]string{"tail"}, strings.Fields(args)...)...).want(t, operator.ExitFailed, want)
 	}

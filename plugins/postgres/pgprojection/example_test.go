@@ -37,7 +37,7 @@ func balances(j journal.Journal, pool *pgxpool.Pool) (*projection.Projection[Eve
 	return projection.New(projection.Config[Event]{
 		Name:     "balances",
 		Journal:  j,
-		Criteria: journal.Criteria{Type: "account"},
+		Criteria: journal.Criteria{Types: []string{"account"}},
 		Events:   codec.Types(codec.Name[Deposited]("deposited")), // Type.Events of the aggregate
 		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 			Store: store,

@@ -130,7 +130,7 @@ func addUp(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) e
 
 func config(j journal.Journal, h projection.Handler[paid]) projection.Config[paid] {
 	return projection.Config[paid]{
-		Name: "sums", Journal: j, Criteria: journal.Criteria{Type: "box"}, Events: events(), Handler: h,
+		Name: "sums", Journal: j, Criteria: journal.Criteria{Types: []string{"box"}}, Events: events(), Handler: h,
 		MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 	}
 }

@@ -99,7 +99,7 @@ func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums st
 		return 0, err
 	}
 	totals, err := projection.New(projection.Config[event]{
-		Name: name, Journal: s.journal, Criteria: journal.Criteria{Type: "counter"}, Events: codec.Types(codec.Name[added]("added")),
+		Name: name, Journal: s.journal, Criteria: journal.Criteria{Types: []string{"counter"}}, Events: codec.Types(codec.Name[added]("added")),
 		Handler: projection.ExactlyOnce[event, pgx.Tx]{
 			Store: store, Batch: backlogPage,
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[event]) error {
