@@ -7,7 +7,7 @@
 //	refold events 'account|42'         prints events
 //	refold snapshots 'account|42'      lists snapshots
 //	refold verify                      checks that no data is missing or damaged
-//	refold rebuild 'account|42'        replays all events and compares the state
+//	refold rebuild 'account|42'        replays all events and compares the state; --all: of all entities
 //	refold tail --tag vip              follows the events of all entities
 //	refold copy leveldb:A postgres://B copies a journal to another store
 //	refold migrate --check             checks the tables of PostgreSQL

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
@@ -44,6 +46,28 @@ func compare(present, other *folded) (d differences) {
 	d.walk("", a, b)
 	d.why = errSameText
 	return d
+}
+
+// fields names the differing fields.
+func (d *differences) fields() string {
+	if len(d.list) == 0 {
+		return fmt.Sprintf("unknown fields (%v)", d.why)
+	}
+	const shown = 3
+	var names []string
+	for _, x := range d.list[:min(len(d.list), shown)] {
+		names = append(names, x.Field)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(d.list) + d.omitted - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// equal reports whether two states have the same encoding.
+func (f *folded) equal(other *folded) bool {
+	return f.manifest == other.manifest && bytes.Equal(f.payload, other.payload)
 }
 
 func tree(f *folded) (any, error) {

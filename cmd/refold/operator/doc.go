@@ -4,11 +4,12 @@
 // Package operator provides commands that inspect a journal and its snapshots, for use in any
 // program:
 //
-//	events [ID]      lists persistence IDs, or the events of one
+//	events [ID]      lists persistence IDs, or the events of one; --all: also those of Refold itself
 //	snapshots [ID]   lists snapshots, or prints one
 //	verify [ID]      checks that no data is missing or damaged
 //	rebuild ID       replays all events of an entity and compares the result with its present
-//	                 state; or prints its state without some events, or after an earlier event
+//	                 state; or prints its state without some events, or after an earlier event;
+//	                 --all: rebuilds all entities and lists those that differ
 //	tail             follows the events of all entities, in the order of the journal
 //	copy FROM TO     copies a journal to another one, of any kind
 //
@@ -27,14 +28,16 @@
 //	status := operator.Program{Name: "bank refold", Entities: types}.Run(ctx, args)
 //
 // Verify is also a function. With the types of a program it decodes every event and every snapshot
-// in a journal: run it before a release to prove that the program still reads all stored data.
+// in a journal, and compares every snapshot with the state that the events give: run it before a
+// release to prove that the program still reads all stored data.
 // eventsourcingtest.Golden proves the same in a test, from samples.
 //
 //	stored                  without the Go type        with the Go type, by Entity
 //	──────                  ───────────────────        ───────────────────────────
 //	msgpack, JSON           shown, syntax checked      decoded in full
 //	another format          size shown                 decoded in full
-//	state                   shown, syntax checked      decoded in full, replayed
+//	state                   shown, syntax checked      decoded in full, replayed, compared
+//	records of Refold       decoded in full            decoded in full
 //
 // # Guarantees
 //
@@ -56,5 +59,5 @@
 //     map keys that are not text as their JSON. In text that is not UTF-8, U+FFFD replaces invalid
 //     bytes. Numbers are written in full.
 //   - Tables truncate payloads; --json prints up to 8 MiB.
-//   - rebuild compares encoded states. A field with the tag refold:"-" is not part of them.
+//   - verify and rebuild compare encoded states. A field with the tag refold:"-" is not part of them.
 package operator

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,10 @@ type Linked struct {
 	err    error // reason why the type is unusable
 	events *codec.Registry
 	isOne  func(event any) bool
-	decode func(id, manifest string, payload []byte) error // decodes a snapshot like a recovery
+	decode func(id, manifest string, payload []byte) (folded, error) // decodes a snapshot like a recovery
+	// replay replays the events of an entity once and calls visit with the state at each of some
+	// sequence numbers, in ascending order. It ends when visit fails.
+	replay func(ctx context.Context, rt *eventsourcing.Runtime, id string, at []uint64, visit func(folded) error) error
 	fold   func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error)
 }
 
@@ -52,9 +56,49 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 		l.err = typ.Events.Err()
 	}
 	l.isOne = func(event any) bool { _, ok := event.(E); return ok }
-	l.decode = func(id, manifest string, payload []byte) error {
-		_, err := eventsourcing.DecodeState(typ, id, manifest, payload)
-		return err
+	encode := func(seqNr uint64, state *S) (f folded, err error) {
+		f.seqNr = seqNr
+		f.manifest, f.payload, err = eventsourcing.EncodeState(typ, state)
+		return f, err
+	}
+	l.decode = func(id, manifest string, payload []byte) (folded, error) {
+		state, err := eventsourcing.DecodeState(typ, id, manifest, payload)
+		if err != nil {
+			return folded{}, err
+		}
+		return encode(0, state)
+	}
+	l.replay = func(ctx context.Context, rt *eventsourcing.Runtime, id string, at []uint64, visit func(folded) error) (err error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		last, ended := at[len(at)-1], error(nil)
+		// until visits the state before the next event. A repeated replay visits no state again.
+		until := func(next uint64, state *S) {
+			for ; ended == nil && len(at) > 0 && at[0] < next; at = at[1:] {
+				f, err := encode(at[0], state)
+				if err == nil {
+					err = visit(f)
+				}
+				if ended = err; err != nil {
+					cancel(err)
+				}
+			}
+		}
+		watched := typ
+		watched.Apply = nil
+		watched.ApplyRecorded = func(state *S, event E, r eventsourcing.Recorded) {
+			until(r.SequenceNr, state)
+			if typ.Apply != nil {
+				typ.Apply(state, event)
+			} else {
+				typ.ApplyRecorded(state, event, r)
+			}
+		}
+		f, err := eventsourcing.Fold(ctx, rt, watched, id, eventsourcing.FoldOptions[E]{UpTo: last})
+		if err == nil {
+			until(last+1, f.State)
+		}
+		return cmp.Or(ended, err)
 	}
 	l.fold = func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error) {
 		opts := eventsourcing.FoldOptions[E]{UpTo: w.upTo, DisableSnapshots: w.withoutSnapshots}
@@ -70,8 +114,8 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 		if err != nil {
 			return folded{}, err
 		}
-		out := folded{seqNr: f.SequenceNr, snapshotNr: f.SnapshotNr, records: f.Records, time: f.Time}
-		out.manifest, out.payload, err = eventsourcing.EncodeState(typ, f.State)
+		out, err := encode(f.SequenceNr, f.State)
+		out.snapshotNr, out.records, out.time = f.SnapshotNr, f.Records, f.Time
 		return out, err
 	}
 	return l

@@ -20,14 +20,14 @@ type eventsCommand struct {
 	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Without one, the command lists persistence IDs."`
 	From uint64 `help:"First sequence number." placeholder:"NR"`
 	To   uint64 `help:"Last sequence number." placeholder:"NR"`
-	All  bool   `help:"Also show fences."`
+	All  bool   `help:"Also list persistence IDs of Refold itself; with a persistence ID: also show fences."`
 }
 
 // Validate checks the flags.
 func (c *eventsCommand) Validate() error {
 	switch {
-	case c.ID == "" && (c.From > 0 || c.To > 0 || c.All):
-		return errors.New("--from, --to and --all need a persistence ID")
+	case c.ID == "" && (c.From > 0 || c.To > 0):
+		return errors.New("--from and --to need a persistence ID")
 	case c.To > 0 && c.To < c.From:
 		return fmt.Errorf("--to %d is before --from %d", c.To, c.From)
 	}
@@ -50,7 +50,7 @@ func (c *eventsCommand) Run(ctx context.Context, env *Env) error {
 func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
 	out := console.NewTable(env.Stdout, c.JSON, "ID", "HIGHEST", "RECORDS")
 	last, n := "", 0
-	err := c.eachID(ctx, src, func(id string) (bool, error) {
+	err := c.eachID(ctx, env, src, c.All, func(id string) (bool, error) {
 		if n == c.limit() {
 			env.note("more IDs follow: --after %q", last)
 			return false, nil
@@ -114,7 +114,7 @@ func (c *eventsCommand) print(out *console.Table, events func(yield func(journal
 			return fmt.Sprintf("more events follow: --from %d", e.SequenceNr), nil
 		}
 		shown++
-		if err := out.Add(func() any { return lineOf(&e) }, func() []string { return rowOf(&e) }); err != nil {
+		if err := out.Add(func() any { return lineOf(c.ID, &e) }, func() []string { return rowOf(c.ID, &e) }); err != nil {
 			return "", err
 		}
 	}
@@ -135,21 +135,21 @@ type eventLine struct {
 	rendered
 }
 
-func lineOf(e *journal.Event) eventLine {
+func lineOf(id string, e *journal.Event) eventLine {
 	line := eventLine{
 		SequenceNr: e.SequenceNr, Time: stamp(e.Time), Writer: e.Writer, Fence: e.IsFence(),
 		Manifest: e.Manifest, Tags: e.Tags, Metadata: e.Metadata,
 	}
 	if !e.IsFence() {
-		line.rendered = renderLine(formatOf(e.Manifest), e.Payload)
+		line.rendered = renderLine(formatOfRecord(id, e.Manifest), e.Payload)
 	}
 	return line
 }
 
-func rowOf(e *journal.Event) []string {
+func rowOf(id string, e *journal.Event) []string {
 	manifest, payload := "(fence)", "–"
 	if !e.IsFence() {
-		manifest, payload = e.Manifest, renderCell(formatOf(e.Manifest), e.Payload)
+		manifest, payload = e.Manifest, renderCell(formatOfRecord(id, e.Manifest), e.Payload)
 	}
 	return []string{decimal(e.SequenceNr), stamp(e.Time), manifest, strings.Join(e.Tags, ","), e.Writer, payload}
 }

@@ -71,7 +71,7 @@ func ExampleEntity() {
 	status := operator.Run(context.Background(), []string{"rebuild"}, os.Stdout, os.Stdout, operator.Entity(typ))
 	fmt.Println("exit status", status)
 	// Output:
-	// refold: expected "<id>" (see refold --help)
+	// refold: rebuild: expected a persistence ID or --all (see refold --help)
 	// exit status 2
 }
 

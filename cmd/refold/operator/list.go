@@ -35,15 +35,24 @@ func (f *listFlags) check(id string) error {
 
 func (f *listFlags) limit() int { return cmp.Or(f.Limit, math.MaxInt) }
 
-// eachID calls do with the persistence IDs after --after, until do returns false or an error.
-func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) (more bool, err error)) error {
+// eachID calls do with the persistence IDs after --after, until do returns false or an error. Unless
+// all is set, eachID passes over those of Refold itself and prints their number.
+func (f *listFlags) eachID(ctx context.Context, env *Env, src *Source, all bool, do func(id string) (more bool, err error)) error {
+	hidden := 0
 	for id, err := range listed(ctx, src.Journal, f.After) {
 		if err != nil {
 			return err
 		}
+		if !all && journal.IsReserved(id) {
+			hidden++
+			continue
+		}
 		if more, err := do(id); !more || err != nil {
 			return err
 		}
+	}
+	if hidden > 0 {
+		env.note("%s of Refold itself not shown: --all", count(hidden, "persistence ID"))
 	}
 	return nil
 }

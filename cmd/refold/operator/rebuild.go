@@ -4,11 +4,12 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -21,7 +22,8 @@ import (
 
 type rebuildCommand struct {
 	journalFlag
-	ID      string   `arg:"" help:"The persistence ID, such as account|42."`
+	ID      string   `arg:"" optional:"" help:"The persistence ID, such as account|42."`
+	All     bool     `help:"Rebuild all entities of the types in this program, and list those whose states differ."`
 	UpTo    uint64   `help:"Print the state after this event." placeholder:"NR"`
 	Without []uint64 `help:"Print the state without this event. Repeatable." placeholder:"NR"`
 	JSON    bool     `name:"json" help:"Print one JSON object."`
@@ -36,19 +38,28 @@ changed.
 With --up-to or --without it prints how the state after the selected events differs from the present state. It changes
 no data.
 
-The type of the entity must be part of the program.`
+The type of the entity must be part of the program. With --all, the command passes over the entities of other types and the
+records of Refold itself.`
 }
 
 // Validate checks the arguments.
 func (c *rebuildCommand) Validate() error {
-	if slices.Contains(c.Without, 0) {
+	switch {
+	case slices.Contains(c.Without, 0):
 		return errors.New("--without 0: event numbers start at 1")
+	case (c.ID == "") != c.All:
+		return errors.New("expected a persistence ID or --all")
+	case c.All && c.whatIf():
+		return errors.New("--up-to and --without need a persistence ID")
 	}
 	return nil
 }
 
 // Run compares the rebuilt state with the present one.
 func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
+	if c.All {
+		return c.all(ctx, env)
+	}
 	linked, err := env.linked(c.ID)
 	if err != nil {
 		return err
@@ -57,15 +68,124 @@ func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 		if err := c.exist(ctx, src); err != nil {
 			return err
 		}
-		r, err := c.rebuild(ctx, src, linked)
-		if err == nil {
-			err = c.print(env, r)
-		}
-		if err == nil && (!c.whatIf() && !r.equal || r.unused > 0) {
-			err = ErrProblems
-		}
-		return err
+		return runtimeOf(ctx, src, func(rt *eventsourcing.Runtime) error {
+			r, err := c.rebuild(ctx, src, rt, linked, c.ID)
+			if err == nil {
+				err = c.print(env, r)
+			}
+			if err == nil && (!c.whatIf() && !r.equal || r.unused > 0) {
+				err = ErrProblems
+			}
+			return err
+		})
 	})
+}
+
+// all rebuilds the entities of all types in the program and prints those with problems.
+func (c *rebuildCommand) all(ctx context.Context, env *Env) error {
+	if len(env.entities) == 0 {
+		return errors.New("no entity type is part of this program, and replaying needs their Go code." + howToLink)
+	}
+	for i := range env.entities {
+		if err := env.entities[i].check(); err != nil {
+			return err
+		}
+	}
+	return c.with(ctx, env, func(src *Source) error {
+		return runtimeOf(ctx, src, func(rt *eventsourcing.Runtime) error {
+			var sum rebuiltAll
+			status := env.status()
+			err := inOrder(ctx, runtime.GOMAXPROCS(0), sum.linked(env, listed(ctx, src.Journal, "")), func(ctx context.Context, id string) (*Problem, error) {
+				l, err := env.linked(id)
+				if err != nil {
+					return nil, err
+				}
+				r, err := c.rebuild(ctx, src, rt, l, id)
+				switch {
+				case err != nil && (unreachable(ctx, err) || errors.Is(err, eventsourcing.ErrInvalid)):
+					return nil, err
+				case err != nil:
+					return &Problem{ID: id, Err: err}, nil
+				case !r.equal:
+					return &Problem{ID: id, SequenceNr: r.present.seqNr, Err: fmt.Errorf("the present state differs from the rebuilt one: %s", r.differences.fields())}, nil
+				case r.unused > 0:
+					return &Problem{ID: id, SequenceNr: r.unused, Err: errors.New("the snapshot is unreadable; verify shows the reason")}, nil
+				}
+				return nil, nil
+			}, func(_ string, p *Problem) error {
+				status.Show("%d", sum.Equal+sum.Skipped+sum.Problems)
+				switch {
+				case p == nil:
+					sum.Equal++
+					return nil
+				case errors.Is(p.Err, errFirstDeleted):
+					sum.Skipped++
+					return nil
+				}
+				sum.Problems++
+				status.Clear()
+				return env.printProblems([]Problem{*p}, c.JSON)
+			})
+			status.Clear()
+			if err == nil {
+				err = sum.print(env, c.JSON)
+			}
+			if err == nil && sum.Problems > 0 {
+				err = ErrProblems
+			}
+			return err
+		})
+	})
+}
+
+// rebuiltAll is the result of rebuild --all. It counts persistence IDs.
+type rebuiltAll struct {
+	Equal    int `json:"equal"`
+	Problems int `json:"problems"`
+	Skipped  int `json:"skipped"` // not rebuilt, because the first event is deleted
+	Other    int `json:"other"`   // of types that are not part of the program
+}
+
+// linked yields the IDs of the types in the program and counts the others.
+func (s *rebuiltAll) linked(env *Env, ids iter.Seq2[string, error]) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for id, err := range ids {
+			name, _ := journal.SplitID(id)
+			switch {
+			case err != nil, slices.ContainsFunc(env.entities, func(l Linked) bool { return l.name == name }):
+				if !yield(id, err) {
+					return
+				}
+			case !journal.IsReserved(id):
+				s.Other++
+			}
+		}
+	}
+}
+
+func (s *rebuiltAll) print(env *Env, asJSON bool) error {
+	if asJSON {
+		return console.WriteJSON(env.Stdout, s)
+	}
+	line := fmt.Sprintf("%s with equal states, %s", count(s.Equal, "persistence ID"), count(s.Problems, "problem"))
+	if s.Skipped > 0 {
+		line += fmt.Sprintf("; %d not rebuilt, whose first event is deleted", s.Skipped)
+	}
+	if s.Other > 0 {
+		line += fmt.Sprintf("; %d of types that are not part of this program", s.Other)
+	}
+	_, err := fmt.Fprintln(env.Stdout, line)
+	return err
+}
+
+// runtimeOf calls do with a runtime on the journal.
+func runtimeOf(ctx context.Context, src *Source, do func(*eventsourcing.Runtime) error) (err error) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(src.Journal, src.Snapshots)}) //nolint:contextcheck // it ends with Close
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
+	return do(rt)
 }
 
 func (e *Env) linked(id string) (*Linked, error) {
@@ -78,7 +198,10 @@ func (e *Env) linked(id string) (*Linked, error) {
 	if name == "" {
 		return nil, fmt.Errorf("persistence ID %q has no entity type: expected TYPE|ID", id)
 	}
-	return nil, fmt.Errorf(`the type %q is not part of this program, and replaying needs its Go code.
+	return nil, fmt.Errorf("the type %q is not part of this program, and replaying needs its Go code.%s", name, howToLink)
+}
+
+const howToLink = `
 Build a program with the type, with these lines in its package main:
 
     func main() {
@@ -86,8 +209,7 @@ Build a program with the type, with these lines in its package main:
     }
 
 The package operator is github.com/refold-io/refold/cmd/refold/operator; the
-function entityType returns the eventsourcing.Type that your program hosts`, name)
-}
+function entityType returns the eventsourcing.Type that your program hosts`
 
 // whatIf reports whether the command computes a hypothetical or earlier state.
 func (c *rebuildCommand) whatIf() bool { return c.UpTo > 0 || len(c.Without) > 0 }
@@ -129,13 +251,10 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 	return nil
 }
 
-func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r *rebuilt, err error) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(src.Journal, src.Snapshots)}) //nolint:contextcheck // it ends with Close
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
-	_, entityID := journal.SplitID(c.ID)
+var errFirstDeleted = errors.New("cannot be replayed from its first event, which is deleted; verify checks the rest")
+
+func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsourcing.Runtime, l *Linked, id string) (r *rebuilt, err error) {
+	_, entityID := journal.SplitID(id)
 	present, err := l.fold(ctx, rt, entityID, wanted{})
 	if err != nil {
 		return nil, fmt.Errorf("present: %w", err)
@@ -146,16 +265,16 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	}
 	other, err := l.fold(ctx, rt, entityID, w)
 	if gap, ok := errors.AsType[*journal.GapError](err); ok && gap.Want == 1 && (w.withoutSnapshots || len(w.without) > 0) {
-		return nil, fmt.Errorf("%q cannot be replayed from its first event, which is deleted; verify checks the rest", c.ID)
+		return nil, fmt.Errorf("%q %w", id, errFirstDeleted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
 	r = &rebuilt{present: present, other: other}
-	if r.unused, err = unused(ctx, src, l, c.ID, &present); err != nil {
+	if r.unused, err = unused(ctx, src, l, id, &present); err != nil {
 		return nil, err
 	}
-	if r.equal = present.manifest == other.manifest && bytes.Equal(present.payload, other.payload); !r.equal {
+	if r.equal = present.equal(&other); !r.equal {
 		r.differences = compare(&present, &other)
 	}
 	return r, nil
@@ -177,7 +296,7 @@ func unused(ctx context.Context, src *Source, l *Linked, id string, f *folded) (
 		}
 		s, err := src.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
 		if err == nil {
-			err = l.decode(entityID, s.Manifest, s.Payload)
+			_, err = l.decode(entityID, s.Manifest, s.Payload)
 		}
 		switch {
 		case errors.Is(err, eventsourcing.ErrSnapshotVersion):

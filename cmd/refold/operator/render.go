@@ -21,11 +21,13 @@ import (
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
 )
 
 var (
 	errTooLong = errors.New("too long to print")
 	errFormat  = errors.New("in an application-specific format")
+	errOwn     = errors.New("a record of Refold itself")
 )
 
 // render returns a payload as compact, printable JSON, without its Go type. If the JSON exceeds
@@ -58,6 +60,8 @@ func (f format) render(payload []byte, limit int) ([]byte, error) {
 			return out, errTooLong
 		}
 		return out, nil
+	case ownFormat:
+		return nil, errOwn
 	case unknownFormat:
 	}
 	return nil, errFormat
@@ -222,7 +226,16 @@ const (
 	unknownFormat format = iota
 	msgpackFormat
 	jsonFormat
+	ownFormat // of the records of Refold itself
 )
+
+// formatOfRecord returns the format of an event of a persistence ID.
+func formatOfRecord(id, manifest string) format {
+	if journal.IsReserved(id) {
+		return ownFormat
+	}
+	return formatOf(manifest)
+}
 
 // formatOf derives the format of an event from the suffix of its manifest.
 func formatOf(manifest string) format {
@@ -260,7 +273,7 @@ func (f format) check(payload []byte) error {
 		if !json.Valid(payload) {
 			return errNotJSON
 		}
-	case unknownFormat:
+	case ownFormat, unknownFormat:
 	}
 	return nil
 }

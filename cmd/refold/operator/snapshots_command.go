@@ -12,19 +12,24 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
 type snapshotsCommand struct {
 	listFlags
 	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
+	All  bool   `help:"Also list the snapshots of Refold itself."`
 	Show uint64 `help:"Print the state in the snapshot with this number, as JSON." placeholder:"NR"`
 }
 
 // Validate checks the flags.
 func (c *snapshotsCommand) Validate() error {
-	if c.ID == "" && c.Show > 0 {
+	switch {
+	case c.ID == "" && c.Show > 0:
 		return errors.New("--show needs a persistence ID")
+	case c.ID != "" && c.All:
+		return errors.New("--all cannot be combined with a persistence ID")
 	}
 	return c.check(c.ID)
 }
@@ -71,7 +76,7 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 	}
 	var err error
 	if c.ID == "" {
-		err = c.eachID(ctx, src, one)
+		err = c.eachID(ctx, env, src, c.All, one)
 	} else if _, err = requireID(ctx, src, c.ID); err == nil {
 		_, err = one(c.ID)
 	}
@@ -86,7 +91,11 @@ func (c *snapshotsCommand) show(ctx context.Context, env *Env, src *Source) erro
 	if err != nil {
 		return fmt.Errorf("snapshot %d of %q: %w", c.Show, c.ID, err)
 	}
-	text, err := formatOfState(s.Manifest, s.Payload).render(s.Payload, stateLength)
+	f := formatOfState(s.Manifest, s.Payload)
+	if journal.IsReserved(c.ID) {
+		f = ownFormat
+	}
+	text, err := f.render(s.Payload, stateLength)
 	if err != nil {
 		return fmt.Errorf("snapshot %d of %q has %s: %w", c.Show, c.ID, count(len(s.Payload), "byte"), err)
 	}

@@ -17,7 +17,7 @@ import (
 
 type tailCommand struct {
 	journalFlag
-	Type      string     `help:"Only entities of this type." placeholder:"NAME"`
+	Types     []string   `name:"type" sep:"none" help:"Only entities of this type. Repeatable." placeholder:"NAME"`
 	Tag       string     `help:"Only events with this tag." placeholder:"TAG"`
 	Slices    sliceRange `help:"Only entities in this range of the 1,024 slices, such as 0-255." placeholder:"FIRST-LAST"`
 	ID        string     `name:"id" help:"Only this persistence ID." placeholder:"ID"`
@@ -41,7 +41,7 @@ func (c *tailCommand) Validate() error {
 	switch {
 	case c.After != "" && c.FromStart:
 		return errors.New("--after and --from-start exclude each other")
-	case c.ID != "" && (c.Type != "" || c.Slices.Count > 0):
+	case c.ID != "" && (len(c.Types) > 0 || c.Slices.Count > 0):
 		return errors.New("--id selects one entity: --type and --slices cannot be combined with it")
 	case c.ID != "":
 		return journal.CheckID(c.ID)
@@ -51,14 +51,12 @@ func (c *tailCommand) Validate() error {
 
 // query returns the criteria of the query. An ID selects its slice; page filters the rest.
 func (c *tailCommand) query() journal.Criteria {
-	name := c.Type
-	q := journal.Criteria{Tag: c.Tag, Slices: journal.Slices(c.Slices)}
+	q := journal.Criteria{Types: c.Types, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
 	if c.ID != "" {
-		name, _ = journal.SplitID(c.ID)
+		if name, _ := journal.SplitID(c.ID); name != "" {
+			q.Types = []string{name}
+		}
 		q.Slices = journal.Slices{First: journal.SliceOf(c.ID), Count: 1}
-	}
-	if name != "" {
-		q.Types = []string{name}
 	}
 	return q
 }
@@ -186,11 +184,11 @@ func (t *tail) page(ctx context.Context) (more bool, err error) {
 				Offset journal.Offset `json:"offset"`
 				ID     string         `json:"id"`
 				eventLine
-			}{e.Offset, e.ID, lineOf(&e.Event)}
+			}{e.Offset, e.ID, lineOf(e.ID, &e.Event)}
 		}, func() []string {
 			return []string{
 				string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
-				renderCell(formatOf(e.Manifest), e.Payload),
+				renderCell(formatOfRecord(e.ID, e.Manifest), e.Payload),
 			}
 		}); err != nil {
 			return false, err

@@ -8,11 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/shardcore/stored"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // VerifyOptions configures Verify. The zero value verifies all persistence IDs of a journal without
@@ -23,8 +27,9 @@ type VerifyOptions struct {
 	// Snapshots is the snapshot store of the journal. Defaults to none; deleted events are then a
 	// problem.
 	Snapshots snapshot.Store
-	// Entities are types whose events and snapshots are decoded in full, with upcasters. Payloads
-	// of other types are only checked for syntax. Defaults to none.
+	// Entities are types whose events and snapshots are decoded in full, with upcasters, and whose
+	// events are replayed. Payloads of other types are only checked for syntax, except those of
+	// Refold itself, which are decoded. Defaults to none.
 	Entities []Linked
 	// Order checks that queries find all events; it runs if all persistence IDs are verified. See
 	// Source.VerifyOrder. Defaults to none.
@@ -49,13 +54,17 @@ var ErrNoLister = errors.New("operator: the journal cannot list its persistence 
 //   - Each payload can be decoded, and fences have no payload.
 //   - Each snapshot can be read and decoded, and its number is not above the highest one. A snapshot
 //     of another Snapshots.Version is not decoded.
+//   - Each snapshot of an entity type in VerifyOptions.Entities equals the state that the events up to
+//     its number give. If events were deleted, the replay begins with the oldest snapshot that covers
+//     them.
 //   - Queries find each event, if the journal offers this check.
 //
 // Verify changes nothing. Other programs may write at the same time; Verify may or may not see
 // records that they append. The report lists problems with the data. The error is the reason why
 // Verify could not check everything; the report then covers the checked part.
 func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report Report, failed error) {
-	v := verifier{journal: j, opts: opts, linked: make(map[string]*Linked, len(opts.Entities))}
+	v := verifier{journal: j, opts: opts, linked: make(map[string]*Linked, len(opts.Entities)), start: &oneSnapshot{Store: opts.Snapshots}}
+	defer func() { failed = errors.Join(failed, v.close(ctx)) }()
 	v.opts.MaxProblems = cmp.Or(opts.MaxProblems, 1000)
 	for i := range opts.Entities {
 		l := &v.opts.Entities[i]
@@ -98,8 +107,17 @@ type verifier struct {
 	linked  map[string]*Linked
 	report  Report
 	scratch []any
-	all     *digester // nil if no digest is requested
-	id      *digester // digest of the current ID
+	all     *digester              // nil if no digest is requested
+	id      *digester              // digest of the current ID
+	rt      *eventsourcing.Runtime // replays events; nil before the first replay
+	start   *oneSnapshot           // the snapshot store of rt
+}
+
+func (v *verifier) close(ctx context.Context) error {
+	if v.rt == nil {
+		return nil
+	}
+	return v.rt.Close(context.WithoutCancel(ctx))
 }
 
 func (v *verifier) problem(id string, seqNr uint64, err error) {
@@ -149,6 +167,7 @@ type history struct {
 	last    uint64 // the last record, or 0
 	time    time.Time
 	broken  bool // the replay failed
+	restart bool // the first record begins an empty history
 }
 
 func (v *verifier) history(ctx context.Context, id string) (history, error) {
@@ -206,6 +225,7 @@ func (v *verifier) record(h *history, e *journal.Event) {
 		v.problem(h.id, 0, errors.New("a record has the number 0"))
 	case h.first == 0:
 		h.first = e.SequenceNr
+		h.restart = journal.IsReserved(h.id) && e.Manifest == stored.Removed
 	case e.SequenceNr <= h.last:
 		v.problem(h.id, e.SequenceNr, fmt.Errorf("the record follows record %d", h.last))
 	case e.SequenceNr > h.last+1:
@@ -231,11 +251,23 @@ func (v *verifier) event(h *history, e *journal.Event) error {
 	if h.linked != nil {
 		return h.linked.checkEvent(&v.scratch, e.Manifest, e.Payload)
 	}
+	if journal.IsReserved(h.id) {
+		return v.own(e.Manifest, e.Payload)
+	}
 	format := formatOf(e.Manifest)
 	if format == unknownFormat {
 		v.report.Unchecked++
 	}
 	return format.check(e.Payload)
+}
+
+// own decodes an event or a snapshot of Refold itself.
+func (v *verifier) own(manifest string, payload []byte) error {
+	known, err := stored.Check(manifest, payload)
+	if !known {
+		v.report.Unchecked++
+	}
+	return err
 }
 
 // snapshots verifies the snapshots of an ID, and that they cover its deleted records.
@@ -247,13 +279,14 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 	if h.broken && h.first == 0 {
 		deleted = 0 // unknown
 	}
-	covered := deleted == 0
+	covered := deleted == 0 || h.restart
 	if v.opts.Snapshots == nil {
 		if !covered {
 			v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and the journal has no snapshot store", deleted))
 		}
 		return nil
 	}
+	var decoded []uint64
 	for md, err := range v.opts.Snapshots.List(ctx, h.id, snapshot.Latest()) {
 		if err != nil {
 			if unreachable(ctx, err) {
@@ -267,6 +300,7 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 		switch {
 		case err == nil:
 			covered = covered || md.SequenceNr >= deleted
+			decoded = append(decoded, md.SequenceNr)
 		case errors.Is(err, eventsourcing.ErrSnapshotVersion):
 			v.report.OtherVersions++
 		case unreachable(ctx, err):
@@ -278,7 +312,82 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 	if !covered {
 		v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and no valid snapshot covers them", deleted))
 	}
+	if h.linked == nil {
+		return nil
+	}
+	slices.Sort(decoded)
+	return v.replay(ctx, h, deleted, decoded)
+}
+
+// oneSnapshot is a snapshot store that loads only the snapshot with one number, or none for 0.
+type oneSnapshot struct {
+	snapshot.Store
+
+	number atomic.Uint64
+}
+
+// Load implements snapshot.Store.
+func (s *oneSnapshot) Load(ctx context.Context, id string, _ snapshot.Criteria) (snapshot.Snapshot, error) {
+	if n := s.number.Load(); n > 0 {
+		return s.Store.Load(ctx, id, snapshot.At(n))
+	}
+	return snapshot.Snapshot{}, snapshot.ErrNotFound
+}
+
+// replay compares the snapshots with some numbers, in ascending order, with the replayed states.
+func (v *verifier) replay(ctx context.Context, h *history, deleted uint64, numbers []uint64) (err error) {
+	first, begin := 0, uint64(0)
+	if deleted > 0 {
+		if first, _ = slices.BinarySearch(numbers, deleted); first < len(numbers) {
+			begin = numbers[first]
+			first++
+		}
+	}
+	if h.broken {
+		first = len(numbers)
+	}
+	v.report.Uncompared += uint64(first)
+	if numbers = numbers[first:]; len(numbers) == 0 {
+		return nil
+	}
+	if v.rt == nil {
+		if v.rt, err = eventsourcing.Open(eventsourcing.Config{Store: store.Of(v.journal, v.start)}); err != nil { //nolint:contextcheck // it ends with Verify
+			return err
+		}
+	}
+	v.start.number.Store(begin)
+	_, entityID := journal.SplitID(h.id)
+	err = h.linked.replay(ctx, v.rt, entityID, numbers, func(replayed folded) error {
+		numbers = numbers[1:]
+		return v.compare(ctx, h, entityID, &replayed)
+	})
+	switch {
+	case err == nil:
+		return nil
+	case unreachable(ctx, err), errors.Is(err, eventsourcing.ErrInvalid):
+		return err
+	case !errors.Is(err, journal.ErrHistoryGap) && len(numbers) > 0: // history has reported a gap, or another program deletes events
+		v.problem(h.id, numbers[0], fmt.Errorf("the events up to the snapshot cannot be replayed: %w", err))
+	}
+	v.report.Uncompared += uint64(len(numbers))
 	return nil
+}
+
+// compare compares a snapshot with the replayed state.
+func (v *verifier) compare(ctx context.Context, h *history, entityID string, replayed *folded) error {
+	s, err := v.opts.Snapshots.Load(ctx, h.id, snapshot.At(replayed.seqNr))
+	if errors.Is(err, snapshot.ErrNotFound) {
+		return nil // another program has deleted it
+	}
+	if err != nil {
+		return err
+	}
+	saved, err := h.linked.decode(entityID, s.Manifest, s.Payload)
+	if err == nil && !saved.equal(replayed) {
+		d := compare(&saved, replayed)
+		v.problem(h.id, replayed.seqNr, fmt.Errorf("the snapshot differs from the replayed state: %s", d.fields()))
+	}
+	return err
 }
 
 func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadata) error {
@@ -297,7 +406,9 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 	}
 	if h.linked != nil {
 		_, entityID := journal.SplitID(h.id)
-		err = h.linked.decode(entityID, s.Manifest, s.Payload)
+		_, err = h.linked.decode(entityID, s.Manifest, s.Payload)
+	} else if journal.IsReserved(h.id) {
+		err = v.own(s.Manifest, s.Payload)
 	} else {
 		format := formatOfState(s.Manifest, s.Payload)
 		if format == unknownFormat {
@@ -349,6 +460,9 @@ type Report struct {
 	// Unchecked counts payloads in an application-specific format whose type is not part of the
 	// program.
 	Unchecked uint64
+	// Uncompared counts snapshots of types in VerifyOptions.Entities that were not compared with the
+	// replayed state, because events before them are deleted or cannot be replayed.
+	Uncompared uint64
 	// Digest is the digest of the verified data, if requested.
 	Digest Digest
 	// Problems lists problems up to VerifyOptions.MaxProblems, in the order of the IDs.

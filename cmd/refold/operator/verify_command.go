@@ -68,6 +68,9 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 	if r.OtherVersions > 0 {
 		line += fmt.Sprintf("; %s of another Snapshots.Version, which recoveries ignore", count(r.OtherVersions, "snapshot"))
 	}
+	if r.Uncompared > 0 {
+		line += fmt.Sprintf("; %s not compared with the replayed state", count(r.Uncompared, "snapshot"))
+	}
 	if c.Digest && complete {
 		line += fmt.Sprintf("\ndigest %v", r.Digest)
 	}
@@ -81,16 +84,17 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 		digest = r.Digest.String()
 	}
 	return console.WriteJSON(env.Stdout, struct {
-		IDs       uint64 `json:"ids"`
-		Records   uint64 `json:"records"`
-		Fences    uint64 `json:"fences"`
-		Snapshots uint64 `json:"snapshots"`
-		Unchecked uint64 `json:"unchecked"`
-		Other     uint64 `json:"other_versions,omitempty"`
-		Problems  uint64 `json:"problems"`
-		Complete  bool   `json:"complete"`
-		Digest    string `json:"digest,omitempty"`
-	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.OtherVersions, r.Found(), complete, digest})
+		IDs        uint64 `json:"ids"`
+		Records    uint64 `json:"records"`
+		Fences     uint64 `json:"fences"`
+		Snapshots  uint64 `json:"snapshots"`
+		Unchecked  uint64 `json:"unchecked"`
+		Uncompared uint64 `json:"uncompared"`
+		Other      uint64 `json:"other_versions,omitempty"`
+		Problems   uint64 `json:"problems"`
+		Complete   bool   `json:"complete"`
+		Digest     string `json:"digest,omitempty"`
+	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Uncompared, r.OtherVersions, r.Found(), complete, digest})
 }
 
 func (e *Env) printProblems(problems []Problem, asJSON bool) error {
