@@ -11,7 +11,9 @@ import (
 	"hash/maphash"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -222,11 +224,12 @@ func (a *applier) handle(ctx context.Context, t task) error {
 	switch {
 	case err == nil && repeated:
 		record.Outcome = "repeated"
+		a.rejects.repeat()
 	case err == nil:
 		record.Outcome = "done"
 	case errors.Is(err, requests.ErrPassed):
 		record.Outcome = "passed"
-		a.rejects.write(t.line.Number, "passed", err)
+		a.rejects.repeat()
 	case refused:
 		record.Outcome, record.Code = "refused", refusal.Code()
 		a.rejects.write(t.line.Number, refusal.Code(), err)
@@ -369,29 +372,54 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// rejects is the file of bad and refused lines. The first such line creates the file, which
-// replaces the file of an earlier run.
+// rejects is the file of bad and refused lines. write appends to it, so that a killed run leaves its
+// lines. Close replaces it by the lines of this run and, if the run has repeated lines of earlier
+// runs, of these runs.
 type rejects struct {
 	path string
 
-	mu   sync.Mutex
-	file *os.File
-	csv  *csv.Writer
-	err  error
+	mu       sync.Mutex
+	file     *os.File
+	csv      *csv.Writer
+	before   map[uint64][]string // the rows of the file before this run, by line
+	rows     map[uint64][]string // the rows of this run
+	repeated bool
+	err      error
 }
 
 func (r *rejects) write(line uint64, code string, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file == nil && r.err == nil {
-		if r.file, r.err = os.OpenFile(r.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); r.err == nil {
-			r.csv = csv.NewWriter(r.file)
-			_ = r.csv.Write([]string{"line", "code", "reason"})
-		}
+		r.open()
 	}
 	if r.err == nil {
-		_ = r.csv.Write([]string{strconv.FormatUint(line, 10), code, why.Error()}) // Close returns the error
+		r.rows[line] = []string{strconv.FormatUint(line, 10), code, why.Error()}
+		_ = r.csv.Write(r.rows[line]) // Close returns the error
 	}
+}
+
+func (r *rejects) open() {
+	if r.file, r.err = os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); r.err != nil {
+		return
+	}
+	r.csv, r.before, r.rows = csv.NewWriter(r.file), make(map[uint64][]string), make(map[uint64][]string)
+	for in := csv.NewReader(r.file); ; {
+		row, err := in.Read()
+		if err != nil {
+			return // the end, or a row that a killed run has not completed
+		}
+		if line, err := strconv.ParseUint(row[0], 10, 64); err == nil {
+			r.before[line] = row
+		}
+	}
+}
+
+// repeat records that an earlier run has handled a line.
+func (r *rejects) repeat() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.repeated = true
 }
 
 func (r *rejects) name() string {
@@ -403,16 +431,35 @@ func (r *rejects) name() string {
 	return r.path
 }
 
-// Close closes the file, and returns the first error.
+// Close completes and closes the file, and returns the first error.
 func (r *rejects) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file != nil {
 		r.csv.Flush()
-		r.err = errors.Join(r.csv.Error(), r.file.Close())
+		if r.err = r.csv.Error(); r.err == nil {
+			r.err = r.replace()
+		}
+		r.err = errors.Join(r.err, r.file.Close())
 	}
 	if r.err != nil {
 		return fmt.Errorf("write the rejects: %w", r.err)
 	}
 	return nil
+}
+
+func (r *rejects) replace() error {
+	if !r.repeated {
+		clear(r.before)
+	}
+	maps.Copy(r.before, r.rows)
+	if err := r.file.Truncate(0); err != nil {
+		return err
+	}
+	_ = r.csv.Write([]string{"line", "code", "reason"})
+	for _, line := range slices.Sorted(maps.Keys(r.before)) {
+		_ = r.csv.Write(r.before[line])
+	}
+	r.csv.Flush()
+	return r.csv.Error()
 }

@@ -308,6 +308,41 @@ func TestBadLinesAreReported(t *testing.T) {
 	}
 }
 
+// A second run reports the lines of the first one as repeated, and keeps them in the rejects. Lines of
+// another bank replace them.
+func TestRepeatedLines(t *testing.T) {
+	t.Parallel()
+	const lines = "1,open,alice,,USD,\n2,withdraw,alice,5,USD,\n3,deposit,alice,1,USD,\n4,deposit,alice,1,EUR,\n5,deposit,alice,2,USD,\n6,withdraw,alice,9,USD,\n"
+	const rejected = "line,code,reason\n" +
+		"2,bank/insufficient_funds,the balance is too small\n" +
+		"4,bank/unknown_currency,\"line 4: currency: unknown currency \"\"EUR\"\": expected USD or TWD\"\n" +
+		"6,bank/insufficient_funds,the balance is too small\n"
+	file := written(t, lines)
+	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	apply := func(journal string, want map[string]string) {
+		t.Helper()
+		got := counts(must(t, exitOK, "apply", file, "--journal", journal).out)
+		delete(got, "commands a second")
+		want["bad lines"], want["transfers in flight"], want["lines that were refused or bad:"] = "0", "0", file+".rejects.csv"
+		if !maps.Equal(got, want) {
+			t.Errorf("counts %v, want %v", got, want)
+		}
+		data, err := os.ReadFile(file + ".rejects.csv")
+		if err != nil || string(data) != rejected {
+			t.Errorf("the rejects are\n%s%v, want\n%s", data, err, rejected)
+		}
+	}
+	first := map[string]string{"done": "3", "refused": "3", "bank/insufficient_funds": "2", "bank/unknown_currency": "1"}
+	again := map[string]string{"done": "0", "repeated": "4", "refused": "2", "bank/insufficient_funds": "1", "bank/unknown_currency": "1"}
+	apply(db, first)
+	apply(db, again)
+	apply(db, again)
+	if err := os.WriteFile(file+".rejects.csv", []byte("line,code,reason\n3,bank/closed,of another bank\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apply("inmem:", first)
+}
+
 func TestLongAccountID(t *testing.T) {
 	t.Parallel()
 	file := written(t, "1,open,"+strings.Repeat("x", 600)+",,USD,\n2,open,alice,,USD,\n")
@@ -377,7 +412,7 @@ func TestInterruptedRun(t *testing.T) {
 
 func TestTally(t *testing.T) {
 	t.Parallel()
-	tl := tally{done: 97_139, before: 1200, bad: 3, elapsed: 7_500 * time.Millisecond, rejects: "commands.csv.rejects.csv"}
+	tl := tally{done: 97_139, repeated: 1200, bad: 3, elapsed: 7_500 * time.Millisecond, rejects: "commands.csv.rejects.csv"}
 	for range 1034 {
 		tl.add("refused", "bank/insufficient_funds")
 	}
@@ -385,7 +420,7 @@ func TestTally(t *testing.T) {
 	var b strings.Builder
 	tl.print(&b)
 	const want = `                     done  97,139
-              done before   1,200
+                 repeated   1,200
                   refused   1,035
               bank/closed       1
   bank/insufficient_funds   1,034

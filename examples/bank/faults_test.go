@@ -49,7 +49,7 @@ func TestFaultyJournal(t *testing.T) {
 			got := applyPart(t, b, file, -1)
 			faulty.Reset()
 			time.Sleep(2 * time.Minute) // apply stops waiting before the longest back-off ends
-			if got.done+got.before != lines {
+			if got.done+got.repeated != lines {
 				t.Errorf("seed %d: %+v, want %d done", seed, got, lines)
 			}
 			if n := applied(t, b); n != events {

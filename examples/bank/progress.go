@@ -83,21 +83,19 @@ func isTerminal(f any) bool {
 }
 
 type tally struct {
-	done, before, bad, inFlight int
-	passed                      int            // refused because an earlier run has executed a later line
-	refused                     map[string]int // by code
-	elapsed                     time.Duration
-	rejects                     string
+	done, bad, inFlight int
+	repeated            int            // executed or refused in an earlier run
+	refused             map[string]int // by code
+	elapsed             time.Duration
+	rejects             string
 }
 
 func (t *tally) add(outcome, code string) {
 	switch outcome {
 	case "done":
 		t.done++
-	case "repeated":
-		t.before++
-	case "passed":
-		t.passed++
+	case "repeated", "passed":
+		t.repeated++
 	case "bad":
 		t.bad++
 	case "refused":
@@ -117,11 +115,8 @@ func (t *tally) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, n int) { printf(tw, "%s\t%s\t\n", name, thousands(int64(n))) }
 	row("done", t.done)
-	if t.before > 0 {
-		row("done before", t.before)
-	}
-	if t.passed > 0 {
-		row("refused before", t.passed)
+	if t.repeated > 0 {
+		row("repeated", t.repeated)
 	}
 	row("refused", refused)
 	for _, code := range slices.Sorted(maps.Keys(t.refused)) {
@@ -129,7 +124,7 @@ func (t *tally) print(w io.Writer) {
 	}
 	row("bad lines", t.bad)
 	row("transfers in flight", t.inFlight)
-	lines := t.done + t.before + t.passed + refused + t.bad
+	lines := t.done + t.repeated + refused + t.bad
 	perSecond := 0
 	if t.elapsed > 0 {
 		perSecond = int(float64(lines) / t.elapsed.Seconds())
