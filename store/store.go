@@ -11,6 +11,16 @@
 //	}
 //	defer db.Close()
 //	rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
+//
+// *leveldb.DB and *postgres.DB implement [DB], so one variable holds a database of either kind:
+//
+//	var db store.DB
+//	switch kind {
+//	case "leveldb":
+//		db, err = leveldb.Open("bank-data", leveldb.Config{})
+//	case "postgres":
+//		db, err = postgres.Open(ctx, dsn, postgres.Config{})
+//	}
 package store
 
 import (
