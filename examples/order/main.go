@@ -63,7 +63,7 @@ func run(ctx context.Context, dir string, w io.Writer) (err error) {
 			err = s.await(ctx, w, o.id)
 		}
 	}
-	s.crash()
+	s.crash() //nolint:contextcheck // a crash waits for nothing
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ type shop struct {
 
 // open starts the entities, and continues the orders that have not ended.
 func open(ctx context.Context, db store.DB) (s shop, err error) {
-	if s.rt, err = es.Open(es.Config{Store: db}); err != nil {
+	if s.rt, err = es.Open(es.Config{Store: db}); err != nil { //nolint:contextcheck // the runtime outlives the call
 		return s, err
 	}
-	defer func() {
+	defer func() { //nolint:contextcheck // a crash waits for nothing
 		if err != nil {
 			s.crash()
 		}
