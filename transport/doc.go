@@ -39,7 +39,8 @@
 //
 // Received messages have a limit for each peer and lane (Config.Window, 4 MiB), and share
 // Config.MemoryBudget, 256 MiB for the node. All incarnations of a name together may hold as many bytes
-// as are free, hence at most half of the budget. The parts of an incomplete message, the messages for
+// as are free, hence at most half of the budget. The lane Control counts for itself, so that heartbeats
+// find room. The parts of an incomplete message, the messages for
 // bare names, and 256 bytes of bookkeeping for each message count as well. A message that is a small
 // part of its frame is copied, so that it does not keep the frame in memory. The packages cluster,
 // ddata and sharding charge the input that they keep to the same budget: see

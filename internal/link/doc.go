@@ -28,15 +28,16 @@
 //
 // # Memory
 //
-// Queued and unconsumed bytes are limited for each link, and for all links of a lane together. When
-// all links together hold many unconsumed bytes, the receiver grants less. Earlier grants still
-// hold, so a frame beyond the limit of all links is dropped although its sender had credit.
+// Queued bytes are limited for each link, and for all links of a lane together. Unconsumed bytes are
+// limited for each link. All links share a budget, of which a name may hold as many bytes as are free.
+// When all links together hold many unconsumed bytes, the receiver grants less. Earlier grants still
+// hold, so a frame beyond the budget is dropped although its sender had credit.
 //
 // # Forgetting
 //
 // A link that is forgotten and begun again has a higher epoch. Frames of the earlier link are
 // recognized by their epoch and dropped.
 //
-// The types are not safe for concurrent use. Received payloads are never copied: a payload that was
-// sent must not change, and a delivered payload is part of its frame.
+// The types are not safe for concurrent use. A payload that was sent must not
+// change. A delivered payload is part of its frame, or a copy if it is a small part.
 package link

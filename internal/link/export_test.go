@@ -9,7 +9,7 @@ const Continuation = continuation
 // HeldOf returns the cost of the unconsumed messages of a name.
 func (m *Machine) HeldOf(name string) int {
 	if at := m.names[name]; at != nil {
-		return at.held
+		return at.held[Control] + at.held[Data] + at.held[Bulk]
 	}
 	return 0
 }

@@ -218,19 +218,25 @@ func (m *Machine) rejection(p *peer, lane Lane, size int) Reason {
 	switch {
 	case p.in[lane].held+size > m.cfg.Window:
 		return OverCredit
-	case !m.fits(p.name, size):
+	case !m.fits(p.name, lane, size):
 		return Overload
 	}
 	return 0
 }
 
-func (m *Machine) fits(name *sender, size int) bool {
-	return size == 0 || name.held+size <= m.budget-m.Held()-size
+// fits reports whether a name may hold further bytes. Only the lane Control counts for itself, so that
+// the other messages of a name do not displace its heartbeats.
+func (m *Machine) fits(name *sender, lane Lane, size int) bool {
+	held := name.held[Control]
+	if lane != Control {
+		held += name.held[Data] + name.held[Bulk]
+	}
+	return size == 0 || held+size <= m.budget-m.Held()-size
 }
 
 func (m *Machine) hold(p *peer, lane Lane, cost int) {
 	p.in[lane].held += cost
-	p.name.held += cost
+	p.name.held[lane] += cost
 	m.held[lane] += cost
 }
 
@@ -239,7 +245,7 @@ func (m *Machine) dropPartial(p *peer, lane Lane) {
 	in := &p.in[lane]
 	if part := in.partial; part != nil {
 		in.held -= min(in.held, part.cost)
-		p.name.held -= part.cost
+		p.name.held[lane] -= part.cost
 		m.held[lane] -= part.cost
 		in.partial = nil
 		m.drop(Incomplete, 1)
@@ -249,8 +255,8 @@ func (m *Machine) dropPartial(p *peer, lane Lane) {
 // Consume releases the cost of handled messages.
 func (m *Machine) Consume(from identity.Node, lane Lane, cost int) {
 	if name := m.names[from.Name]; name != nil { // also for a forgotten peer, whose messages still took memory
-		cost = min(cost, name.held, m.held[lane])
-		name.held -= cost
+		cost = min(cost, name.held[lane])
+		name.held[lane] -= cost
 		m.held[lane] -= cost
 		m.forgetName(from.Name)
 	}

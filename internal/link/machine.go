@@ -47,8 +47,8 @@ type Machine struct {
 
 // sender is a name that a carrier has authenticated, or to which messages are sent.
 type sender struct {
-	peers []*peer // the most recently active one last
-	held  int     // cost of all its messages that wait to be consumed
+	peers []*peer    // the most recently active one last
+	held  [Lanes]int // costs of all its messages that wait to be consumed
 }
 
 type peer struct {
@@ -206,7 +206,7 @@ func (m *Machine) sender(name string) *sender {
 
 // forgetName removes a name without peers and without held bytes.
 func (m *Machine) forgetName(name string) {
-	if at := m.names[name]; at != nil && len(at.peers) == 0 && at.held == 0 {
+	if at := m.names[name]; at != nil && len(at.peers) == 0 && at.held == [Lanes]int{} {
 		delete(m.names, name)
 	}
 }

@@ -79,9 +79,9 @@ func (m *Machine) receiveDatagram(f Frame, frame []byte) Effects {
 	name, size := m.sender(f.From.Name), bodyCost(f.Body)
 	defer m.forgetName(f.From.Name)
 	switch { // such messages have no credit
-	case name.held+size > m.cfg.Window:
+	case name.held[Control]+size > m.cfg.Window:
 		return m.reject(f.From, OverCredit)
-	case !m.fits(name, size):
+	case !m.fits(name, Control, size):
 		return m.reject(f.From, Overload)
 	}
 	eff := Effects{From: f.From, Deliver: m.deliver[:0]}
@@ -93,7 +93,7 @@ func (m *Machine) receiveDatagram(f Frame, frame []byte) Effects {
 		case e.Type == Tell && f.To == 0 && e.rest == 0:
 			m.stats.Lanes[f.Lane].MessagesIn++
 			price := cost(len(e.Payload))
-			name.held += price
+			name.held[Control] += price
 			m.held[f.Lane] += price
 			eff.Deliver = append(eff.Deliver, Delivery{Message: e.detached(frame), Cost: price, Named: true})
 		default:
