@@ -251,13 +251,13 @@ func BenchmarkAppendBesideSnapshots(b *testing.B) {
 				payload := benchData(size)
 				for n := uint64(1); c.save && ctx.Err() == nil; n++ {
 					began := time.Now()
-					if err := snapshots.Save(b.Context(), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "large|1", SequenceNr: n, Time: time.UnixMicro(1).UTC()}, Payload: payload}); err != nil {
+					if err := snapshots.Save(context.WithoutCancel(ctx), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "large|1", SequenceNr: n, Time: time.UnixMicro(1).UTC()}, Payload: payload}); err != nil {
 						b.Error(err)
 						return
 					}
 					saved++
 					if n > 2 { // keep two
-						if err := snapshots.Delete(b.Context(), "large|1", snapshot.Criteria{MaxSequenceNr: n - 2}); err != nil {
+						if err := snapshots.Delete(context.WithoutCancel(ctx), "large|1", snapshot.Criteria{MaxSequenceNr: n - 2}); err != nil {
 							b.Error(err)
 							return
 						}

@@ -19,7 +19,7 @@ import (
 // between is a context that calls f between two parts of a snapshot, and then ends if f returns an
 // error.
 type between struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 
 	calls int // of Err until f is called; Save calls it once before the parts
 	f     func() error
@@ -90,10 +90,15 @@ func TestPartsAreDeleted(t *testing.T) {
 	t.Parallel()
 	cfg := leveldb.Config{}.WithPart(1000)
 	d := newDisk(faultNone, 0, 1)
-	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
-	if err != nil {
-		t.Fatal(err)
+	open := func(d *disk) *leveldb.DB {
+		t.Helper()
+		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
 	}
+	db := open(d)
 	want := func(db *leveldb.DB, parts, unfinished int) {
 		t.Helper()
 		if sizes, x := payloads(t, db); len(sizes) != parts || x != unfinished {
@@ -104,7 +109,7 @@ func TestPartsAreDeleted(t *testing.T) {
 		t.Helper()
 		snap := largeSnapshot("a", nr, size)
 		err := db.TestSnapshots().Save(ctx, snap)
-		if got, loadErr := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); err == nil && (loadErr != nil || !bytes.Equal(got.Payload, snap.Payload)) {
+		if got, loadErr := db.TestSnapshots().Load(context.WithoutCancel(ctx), "a", snapshot.Latest()); err == nil && (loadErr != nil || !bytes.Equal(got.Payload, snap.Payload)) {
 			t.Errorf("loaded %d bytes of a snapshot of %d, %v", len(got.Payload), size, loadErr)
 		}
 		return err
@@ -117,38 +122,36 @@ func TestPartsAreDeleted(t *testing.T) {
 	}
 	// A replacement is complete or has no effect.
 	replacing := &between{Context: t.Context(), calls: 4, f: func() error { return context.Canceled }}
-	err = db.TestSnapshots().Save(replacing, largeSnapshot("a", 1, 30_000))
+	err := db.TestSnapshots().Save(replacing, largeSnapshot("a", 1, 30_000))
 	got, loadErr := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest())
 	if size := len(got.Payload); loadErr != nil || size != 30_000 && (size != 999_000 || err == nil) {
 		t.Errorf("loaded %d bytes of a replaced snapshot, %v, after the save returned %v", size, loadErr, err)
 	}
-	if err := db.TestSnapshots().Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
+	if err = db.TestSnapshots().Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	want(db, 0, 0)
 
 	canceled := &between{Context: t.Context(), calls: 4, f: func() error { return context.Canceled }}
-	if err := save(canceled, db, 2, 9900); err == nil {
+	if err = save(canceled, db, 2, 9900); err == nil {
 		t.Error("a canceled save returned no error")
 	}
 	want(db, 0, 0)
 
 	var cut *disk
-	if err := save(&between{Context: t.Context(), calls: 4, f: func() error { cut = d.ifCut(); return nil }}, db, 3, 9900); err != nil {
+	if err = save(&between{Context: t.Context(), calls: 4, f: func() error { cut = d.ifCut(); return nil }}, db, 3, 9900); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
+	if err = db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if db, err = leveldb.OpenStorage(cut, cut.syncDir, cfg); err != nil {
-		t.Fatal(err)
-	}
+	db = open(cut)
 	defer db.Close() //nolint:errcheck // the test has ended
 	want(db, 2, 1)
-	if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
+	if _, err = db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("load after a crash between two parts: %v, want ErrNotFound", err)
 	}
-	if err := save(t.Context(), db, 4, 1200); err != nil {
+	if err = save(t.Context(), db, 4, 1200); err != nil {
 		t.Fatal(err)
 	}
 	want(db, 2, 0)

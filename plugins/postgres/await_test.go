@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,33 +23,14 @@ func awaiting(ctx context.Context, j journal.Querier, after journal.Offset) <-ch
 	return done
 }
 
-// listening waits until a schema has a number of listeners, without those in except, and returns
-// their process IDs.
-func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
+// listening waits until a database has a listener, and returns its process ID.
+func listening(t *testing.T, dsn string) (pid int32) {
 	t.Helper()
 	conn := connect(t, dsn)
-	for {
-		rows, err := conn.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var pids []int32
-		for rows.Next() {
-			var pid int32
-			if err := rows.Scan(&pid); err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Contains(except, pid) {
-				pids = append(pids, pid)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if len(pids) == count {
-			return pids
-		}
-	}
+	until(t, "a session that listens", func() bool {
+		return conn.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'`).Scan(&pid) == nil
+	})
+	return pid
 }
 
 // TestAwait runs a reader that waits for events of another process. Before the second event the
@@ -75,9 +55,9 @@ func TestAwait(t *testing.T) {
 			for n := range uint64(3) {
 				done := awaiting(t.Context(), reading, next)
 				if c.notify {
-					pids := listening(t, dsn, 1)
+					pid := listening(t, dsn)
 					if n == 1 {
-						execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
+						execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pid)
 					}
 				}
 				store(t, writing, eventsOf("a", n, 1))
@@ -127,7 +107,7 @@ func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	db := openStore(t, dsn, postgres.Config{PollInterval: never})
 	j, writing := db.TestJournal(), openStore(t, dsn, postgres.Config{DisableNotify: true}).TestJournal()
 	done := awaiting(t.Context(), j, "")
-	listening(t, dsn, 1)
+	listening(t, dsn)
 	store(t, writing, eventsOf("a", 0, 1))
 	if err := db.Refresh(t.Context()); err != nil { // needed: the writer sends no notification
 		t.Fatal(err)

@@ -174,7 +174,7 @@ func (w *sequentialWriter) run(t *testing.T, j *postgres.Journal, rng *rand.Rand
 		switch {
 		case err == nil || doubtful && errors.Is(err, journal.ErrConflict):
 			n, doubtful = n+1, false
-			w.acknowledged.Store(int64(n)) //nolint:gosec // small
+			w.acknowledged.Store(int64(n))
 		case errors.Is(err, journal.ErrConflict):
 			t.Errorf("append of event %d of %s, without an unknown outcome: %v", n+1, w.id, err)
 			return

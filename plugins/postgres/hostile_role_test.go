@@ -428,7 +428,7 @@ func TestHostileNotifications(t *testing.T) {
 	reading := openStore(t, app, postgres.Config{CheckOnly: true, PollInterval: never})
 	j := reading.TestJournal()
 	woken := awaiting(t.Context(), j, "")
-	listening(t, dsn, 1)
+	listening(t, dsn)
 	evil := connect(t, hostile)
 	execute(t, evil, "LISTEN "+postgres.Channel("refold"))
 	before := reading.Refreshes()
@@ -489,7 +489,7 @@ func TestDocumentedRights(t *testing.T) {
 	app := as(t, dsn, "app")
 	listener := openStore(t, app, postgres.Config{CheckOnly: true, PollInterval: never})
 	woken := awaiting(t.Context(), listener.TestJournal(), "")
-	listening(t, dsn, 1)
+	listening(t, dsn)
 	db := openStore(t, app, postgres.Config{CheckOnly: true})
 	everything(t, db)
 	if err := <-woken; err != nil {

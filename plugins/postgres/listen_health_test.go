@@ -50,11 +50,11 @@ func TestLogOfNotifications(t *testing.T) {
 	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).TestJournal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
-	pids := listening(t, dsn, 1)
+	pid := listening(t, dsn)
 	if strings.Contains(log.String(), "notifications") { // slow statements may be logged
 		t.Errorf("the log contains %s, want no such record", &log)
 	}
-	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
+	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pid)
 	log.has(t, `level=WARN msg="no notifications from the server, polling instead" reason="FATAL: terminating connection`)
 	log.has(t, `level=INFO msg="notifications restored" after=`)
 	store(t, j, eventsOf("a", 0, 1))
