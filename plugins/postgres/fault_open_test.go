@@ -142,7 +142,7 @@ func TestServerRejectsCalls(t *testing.T) {
 					execute(t, admin, statement)
 				}
 			}
-			run("GRANT USAGE ON SCHEMA refold TO reader; GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader")
+			run("GRANT USAGE ON SCHEMA refold TO reader; GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA refold TO reader")
 			db := openStore(t, pgtest.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
 			j, snapshots := db.TestJournal(), db.TestSnapshots()
 			store(t, j, eventsOf("a", 0, 1))

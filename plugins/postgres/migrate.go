@@ -150,7 +150,10 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 		}
 		taken = append(taken, m)
 	}
-	if err = tx.Commit(ctx); err != nil {
+	if _, err = tx.Exec(ctx, "RESET search_path"); err == nil { // the steps have set it for their session
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
 		return nil, db.fail(ctx, err)
 	}
 	return taken, nil
