@@ -240,7 +240,7 @@ func TestAdminLog(t *testing.T) {
 		for range 5 {
 			_, err := admin.State(w.Context(), "a")
 			must(w.T, err)
-			if err := admin.Leave(w.Context(), "a", "x"); !errors.Is(err, cluster.ErrNotMember) {
+			if err = admin.Leave(w.Context(), "a", "x"); !errors.Is(err, cluster.ErrNotMember) {
 				w.Error(err)
 			}
 			_, err = w.network.Operator("ann").Ask(w.Context(), transport.AdminRead, "a", []byte(`{"command":"down","node":"a"}`))

@@ -287,6 +287,7 @@ var errByEntity = errors.New("eventsourcing: the handler returned an error of Re
 // refusedError is an error that matches errByEntity.
 type refusedError struct{ error }
 
+// Is implements the method that errors.Is calls.
 func (e *refusedError) Is(target error) bool { return target == errByEntity }
 
 func (e *refusedError) Unwrap() error { return e.error }

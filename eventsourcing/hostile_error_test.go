@@ -4,6 +4,7 @@
 package eventsourcing_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func TestHostileErrors(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := newScene(t)
 						s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, Keep: 1}
-						s.cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+						s.cfg.Logger = slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))
 						s.open()
 						defer s.close()
 						s.mustAsk(addLines("x"))

@@ -116,13 +116,13 @@ func readTable(t *testing.T) (names []string, lines map[string]statusLine) {
 	}
 	lines = make(map[string]statusLine)
 	for text := range strings.Lines(table) {
-		text, ok := strings.CutPrefix(text, "//\t")
+		line, ok := strings.CutPrefix(text, "//\t")
 		if !ok {
 			break
 		}
-		f := regexp.MustCompile(`\s{2,}`).Split(strings.TrimSpace(text), -1)
+		f := regexp.MustCompile(`\s{2,}`).Split(strings.TrimSpace(line), -1)
 		if len(f) != 6 {
-			t.Fatalf("the line %q has %d columns, want 6", text, len(f))
+			t.Fatalf("the line %q has %d columns, want 6", line, len(f))
 		}
 		names, lines[f[0]] = append(names, f[0]), statusLine{f[1], f[2], f[3], f[4], f[5]}
 	}

@@ -111,7 +111,7 @@ func differTimes(t, decoded time.Time) string {
 	switch {
 	case !t.Equal(decoded):
 		return fmt.Sprintf("%v is decoded as %v", t, decoded)
-	case t == t.Round(0) && offset == decodedOffset && (t.Location() == time.UTC || decoded.Location() != time.UTC): //nolint:revive,staticcheck // Round removes the monotonic clock reading
+	case t == t.Round(0) && offset == decodedOffset && (t.Location() == time.UTC || decoded.Location() != time.UTC): //nolint:staticcheck // Round removes the monotonic clock reading
 		return ""
 	}
 	return fmt.Sprintf("%v in %v is decoded as %v in %v, because the encoding has no zone and no monotonic clock reading: "+

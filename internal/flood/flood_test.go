@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,7 +165,7 @@ func (w *world) serve(phase string) {
 		}); err != nil {
 			w.Fatalf("%s: update at %v: %v", phase, s.Self(), err)
 		}
-		if hits, err := ddata.Get(ctx, s.data, ddata.Key[crdt.GCounter]("hits"), ddata.ReadMajority()); err != nil || hits.Value() != uint64(w.hits) { //nolint:gosec // a count
+		if hits, err := ddata.Get(ctx, s.data, ddata.Key[crdt.GCounter]("hits"), ddata.ReadMajority()); err != nil || hits.Value() != uint64(w.hits) {
 			w.Fatalf("%s: the counter at %v is %v, %v; want %d", phase, s.Self(), hits.Value(), err, w.hits)
 		}
 		if got, err := s.proxy.Ask(ctx, []byte("?")); string(got) != "?" || err != nil {
@@ -180,7 +181,7 @@ func (w *world) held() int {
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc) - int(w.heap) //nolint:gosec // sizes
+	return int(m.HeapAlloc) - int(w.heap)
 }
 
 // check compares the heap and the counted bytes with the budget.
@@ -241,7 +242,7 @@ func (h *hostile) flood(lane transport.Lane, kind transport.Kind, typ link.Type,
 		sent += len(data) + 256
 		correlation := uint64(0)
 		if typ == link.Request {
-			correlation = uint64(i) + 1 //nolint:gosec // a count
+			correlation = uint64(i) + 1
 		}
 		h.send(h.member.Self(), lane, message(nil, typ, kind, correlation, data))
 	}
@@ -259,7 +260,7 @@ func message(dst []byte, typ link.Type, kind transport.Kind, correlation uint64,
 // part appends the first part of a message of which rest bytes never arrive.
 func part(dst []byte, payload []byte, rest int) []byte {
 	dst = append(dst, byte(link.Tell)|1<<6)
-	for _, n := range []uint64{uint64(kindBlocked), 0, uint64(rest), uint64(len(payload))} { //nolint:gosec // sizes
+	for _, n := range []uint64{uint64(kindBlocked), 0, uint64(rest), uint64(len(payload))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return append(dst, payload...)
@@ -281,7 +282,7 @@ func (w *world) command(typ, id string, shards func(string) (sharding.Shard, err
 
 // TestMemoryBudget floods a node with messages of every kind that it keeps. The heap stays within
 // twice the budget, and healthy nodes are served. After the end of the floods no bytes are counted.
-func TestMemoryBudget(t *testing.T) {
+func TestMemoryBudget(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
 	w := &world{T: t, network: inmem.NewNetwork(inmem.NetworkConfig{}), journal: inmem.NewJournal(), sums: map[string]int{}}
 	w.a = w.site("a", "site", "stuck")
 	w.b = w.site("b", "site", "late")
@@ -318,7 +319,7 @@ func TestMemoryBudget(t *testing.T) {
 	}
 	deaf := <-inbox
 	w.serve("before")
-	w.heap = uint64(w.held()) //nolint:gosec // a size
+	w.heap = uint64(w.held())
 
 	one, large := []byte{1}, make([]byte, 900<<10)
 	padding := message(nil, 15, kindBlocked, 0, large) // a type that does not exist
@@ -364,7 +365,7 @@ func TestMemoryBudget(t *testing.T) {
 	})
 	w.check("commands for an unknown type")
 	for i, refused := 0, false; !refused; i++ {
-		err := eventsourcing.Tell(ctx, late.Ref(fmt.Sprint("own", i)), add{Amount: 1, Note: make([]byte, mib)})
+		err = eventsourcing.Tell(ctx, late.Ref(fmt.Sprint("own", i)), add{Amount: 1, Note: make([]byte, mib)})
 		if refused = err != nil || i*mib > budget; refused && !errors.Is(err, sharding.ErrBuffersFull) {
 			t.Errorf("a command of the node beyond the budget: %v, want ErrBuffersFull", err)
 		}
@@ -378,17 +379,17 @@ func TestMemoryBudget(t *testing.T) {
 
 	packet := append([]byte{1, byte(len(ddata.DefaultName))}, ddata.DefaultName...)
 	members[6].flood(transport.Bulk, transport.FirstReplicationKind, link.Tell, func(i int) []byte {
-		encoded := replication.AppendMessage(nil, replication.Part{Nr: uint64(i / 10), Index: uint64(i % 10), Count: math.MaxInt32, Data: large}) //nolint:gosec // counts
-		return append(binary.AppendUvarint(packet[:len(packet):len(packet)], uint64(len(encoded))), encoded...)
+		encoded := replication.AppendMessage(nil, replication.Part{Nr: uint64(i / 10), Index: uint64(i % 10), Count: math.MaxInt32, Data: large})
+		return append(binary.AppendUvarint(slices.Clip(packet), uint64(len(encoded))), encoded...)
 	})
 	w.check("packets of replicated data")
 	forwarded := append([]byte{1, 4}, "deaf"...)
 	for _, typ := range []link.Type{link.Tell, link.Request} {
-		members[7].flood(transport.Bulk, transport.Kind(node.KindForwarded), typ, func(int) []byte { return append(forwarded[:len(forwarded):len(forwarded)], large...) })
+		members[7].flood(transport.Bulk, transport.Kind(node.KindForwarded), typ, func(int) []byte { return append(slices.Clip(forwarded), large...) })
 	}
 	w.check("messages for a singleton that receives none")
 	for i, refused := 0, false; !refused; i++ {
-		err := nobody.Send(ctx, make([]byte, 900<<10))
+		err = nobody.Send(ctx, make([]byte, 900<<10))
 		if refused = err != nil || i*mib > budget; refused && !errors.Is(err, cluster.ErrBusy) {
 			t.Errorf("a message for a missing singleton beyond the budget: %v, want ErrBusy", err)
 		}

@@ -82,7 +82,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 		b.move(p, link.Data)
 	}
 	held := len(b.got)
-	b.wantDropped(link.Overload, uint64(18-held)) //nolint:gosec // a count
+	b.wantDropped(link.Overload, uint64(18-held))
 	b.wantDropped(link.OverCredit, 0)
 	b.wantRoom(link.Data, 0, held*cost64)
 	if held < 12 || held > 15 {

@@ -159,7 +159,7 @@ func (n *network) heal() {
 		}
 		for lane, costs := range n.held[i] {
 			for _, cost := range costs {
-				e.Consume(other, link.Lane(lane), cost) //nolint:gosec // a lane
+				e.Consume(other, link.Lane(lane), cost)
 			}
 		}
 		if e.Held() != 0 || e.HeldOf(other.Name) != 0 {

@@ -75,12 +75,12 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 		// until visits the state before the next event. A repeated replay visits no state again.
 		until := func(next uint64, state *S) {
 			for ; ended == nil && len(at) > 0 && at[0] < next; at = at[1:] {
-				f, err := encode(at[0], state)
-				if err == nil {
-					err = visit(f)
+				var f folded
+				if f, ended = encode(at[0], state); ended == nil {
+					ended = visit(f)
 				}
-				if ended = err; err != nil {
-					cancel(err)
+				if ended != nil {
+					cancel(ended)
 				}
 			}
 		}

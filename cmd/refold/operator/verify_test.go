@@ -398,29 +398,29 @@ func TestVerifyChecksOrder(t *testing.T) {
 // Verify compares each snapshot of a type that is part of the program with the replayed state.
 func TestVerifyComparesSnapshots(t *testing.T) {
 	t.Parallel()
-	state := func(t *testing.T, owner string, usd int64, last ...int64) []byte {
+	state := func(t testing.TB, owner string, usd int64, last ...int64) []byte {
 		t.Helper()
 		return pack(t, map[string]any{"Owner": owner, "Balance": map[string]int64{"USD": usd}, "Last": last})
 	}
 	for name, c := range map[string]struct {
-		change     func(t *testing.T, f *fixture)
+		change     func(f *fixture)
 		want       []string // the prefixes of the problems
 		uncompared uint64
 	}{
-		"equal": {change: func(t *testing.T, f *fixture) {
-			f.state("account|1", 2, state(t, "Ada", 10, 10))
-			f.state("account|1", 4, state(t, "Ada", 25, 10, 20, -5))
-			f.state("account|1", 6, state(t, "Ada", 65, 10, 20, -5, 40))
+		"equal": {change: func(f *fixture) {
+			f.state("account|1", 2, state(f.t, "Ada", 10, 10))
+			f.state("account|1", 4, state(f.t, "Ada", 25, 10, 20, -5))
+			f.state("account|1", 6, state(f.t, "Ada", 65, 10, 20, -5, 40))
 		}},
-		"at a fence": {change: func(t *testing.T, f *fixture) {
-			f.state("account|1", 5, state(t, "Ada", 25, 10, 20, -5))
+		"at a fence": {change: func(f *fixture) {
+			f.state("account|1", 5, state(f.t, "Ada", 25, 10, 20, -5))
 		}},
 		"wrong": {
-			change: func(t *testing.T, f *fixture) {
-				f.state("account|1", 2, state(t, "Ada", 10, 10))
-				f.state("account|1", 3, state(t, "Ida", 31, 10, 21))
-				f.state("account|1", 4, state(t, "Ada", 25, 10, 20, -5))
-				f.state("account|1", 6, state(t, "Ada", 66, 10, 20, -5, 40))
+			change: func(f *fixture) {
+				f.state("account|1", 2, state(f.t, "Ada", 10, 10))
+				f.state("account|1", 3, state(f.t, "Ida", 31, 10, 21))
+				f.state("account|1", 4, state(f.t, "Ada", 25, 10, 20, -5))
+				f.state("account|1", 6, state(f.t, "Ada", 66, 10, 20, -5, 40))
 			},
 			want: []string{
 				`"account|1" at 3: the snapshot differs from the replayed state: Balance.USD, Last[1], Owner`,
@@ -428,50 +428,50 @@ func TestVerifyComparesSnapshots(t *testing.T) {
 			},
 		},
 		"at another number": {
-			change: func(t *testing.T, f *fixture) { f.state("account|1", 3, state(t, "Ada", 25, 10, 20, -5)) },
+			change: func(f *fixture) { f.state("account|1", 3, state(f.t, "Ada", 25, 10, 20, -5)) },
 			want:   []string{`"account|1" at 3: the snapshot differs from the replayed state: Balance.USD, Last[2]`},
 		},
 		"undecodable": {
-			change: func(t *testing.T, f *fixture) {
+			change: func(f *fixture) {
 				f.state("account|1", 2, []byte{0xc1})
-				f.state("account|1", 3, state(t, "Ada", 30, 10, 20))
+				f.state("account|1", 3, state(f.t, "Ada", 30, 10, 20))
 			},
 			want: []string{`"account|1" at 2: the snapshot cannot be decoded`},
 		},
 		"deleted events": {
-			change: func(t *testing.T, f *fixture) {
-				f.state("account|1", 2, state(t, "Ada", 10, 10))
-				f.state("account|1", 3, state(t, "Ada", 30, 10, 20)) // the replay begins with this snapshot
-				f.state("account|1", 4, state(t, "Ada", 24, 10, 20, -6))
-				f.state("account|1", 6, state(t, "Ada", 65, 10, 20, -5, 40))
-				if err := f.db.Journal().DeleteTo(t.Context(), "account|1", 3); err != nil {
-					t.Fatal(err)
+			change: func(f *fixture) {
+				f.state("account|1", 2, state(f.t, "Ada", 10, 10))
+				f.state("account|1", 3, state(f.t, "Ada", 30, 10, 20)) // the replay begins with this snapshot
+				f.state("account|1", 4, state(f.t, "Ada", 24, 10, 20, -6))
+				f.state("account|1", 6, state(f.t, "Ada", 65, 10, 20, -5, 40))
+				if err := f.db.Journal().DeleteTo(f.t.Context(), "account|1", 3); err != nil {
+					f.t.Fatal(err)
 				}
 			},
 			want:       []string{`"account|1" at 4: the snapshot differs from the replayed state: Balance.USD, Last[2]`},
 			uncompared: 2,
 		},
 		"all events deleted": {
-			change: func(t *testing.T, f *fixture) {
-				f.state("account|1", 4, state(t, "Ada", 25, 10, 20, -5))
-				f.state("account|1", 6, state(t, "Ada", 65, 10, 20, -5, 40))
-				if err := f.db.Journal().DeleteTo(t.Context(), "account|1", 6); err != nil {
-					t.Fatal(err)
+			change: func(f *fixture) {
+				f.state("account|1", 4, state(f.t, "Ada", 25, 10, 20, -5))
+				f.state("account|1", 6, state(f.t, "Ada", 65, 10, 20, -5, 40))
+				if err := f.db.Journal().DeleteTo(f.t.Context(), "account|1", 6); err != nil {
+					f.t.Fatal(err)
 				}
 			},
 			uncompared: 2,
 		},
 		"events that Apply rejects": {
-			change: func(t *testing.T, f *fixture) {
+			change: func(f *fixture) {
 				f.event("account|2", deposited{Amount: 1}) // of an account that is not open
-				f.state("account|2", 1, state(t, "Bob", 1, 1))
+				f.state("account|2", 1, state(f.t, "Bob", 1, 1))
 			},
 			want:       []string{`"account|2" at 1: the events up to the snapshot cannot be replayed: fold "account|2": `},
 			uncompared: 1,
 		},
-		"a type that is not part of the program": {change: func(t *testing.T, f *fixture) {
+		"a type that is not part of the program": {change: func(f *fixture) {
 			f.event("other|1", opened{Owner: "Ada"})
-			f.state("other|1", 1, state(t, "Bob", 1))
+			f.state("other|1", 1, state(f.t, "Bob", 1))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -483,7 +483,7 @@ func TestVerifyComparesSnapshots(t *testing.T) {
 			f.event("account|1", withdrawn{Amount: 5})
 			f.record("account|1", journal.Event{}) // a fence
 			f.event("account|1", deposited{Amount: 40, Currency: "USD"})
-			c.change(t, f)
+			c.change(f)
 			report, err := operator.Verify(t.Context(), f.db.Journal(), operator.VerifyOptions{
 				Snapshots: f.db.Snapshots(), Entities: []operator.Linked{operator.Entity(accountType())},
 			})

@@ -70,8 +70,8 @@ func TestReadOnlyOperator(t *testing.T) {
 	if w.must(err); len(stats) != 1 {
 		t.Errorf("Stats = %+v, want one replicator", stats)
 	}
-	for k, err := range data.Keys(ctx, ddata.At{Node: "a"}, "", true) {
-		if w.must(err); k.Key != "hits" {
+	for k, failed := range data.Keys(ctx, ddata.At{Node: "a"}, "", true) {
+		if w.must(failed); k.Key != "hits" {
 			t.Errorf("Keys yields %+v, want hits", k)
 		}
 	}
