@@ -77,7 +77,15 @@ func (r *Store) read(ctx context.Context, repair bool) (storedState, error) {
 	r.mu.Lock()
 	more := !r.holds // a store that holds a term is sure to find its own writes in a majority
 	r.mu.Unlock()
-	register, err := r.data.ReadState(ctx, more, repair)
+	register, err := r.data.ReadState(ctx, false, repair)
+	if err == nil && more {
+		// Leaving nodes count in a majority, but not among more nodes. A write to a majority may have
+		// reached leaving nodes only.
+		majority := register
+		if register, err = r.data.ReadState(ctx, true, repair); majority.Timestamp() > register.Timestamp() {
+			register = majority
+		}
+	}
 	if err != nil {
 		return storedState{}, fmt.Errorf("sharding: read the state: %w", err)
 	}

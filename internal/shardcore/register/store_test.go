@@ -21,8 +21,9 @@ type data struct {
 	*keys
 
 	self     *crdt.Self
-	noReply  bool // changes of the state are stored and return an error
-	halfDone bool // changes of the claims are stored and return an error
+	stays    *crdt.LWWRegister[[]byte] // the state on the nodes that are not leaving, if it is older
+	noReply  bool                      // changes of the state are stored and return an error
+	halfDone bool                      // changes of the claims are stored and return an error
 }
 
 // keys are the data of all nodes.
@@ -42,7 +43,10 @@ func (d *data) ChangeClaims(_ context.Context, modify func(crdt.ORSet[string]) (
 	return err
 }
 
-func (d *data) ReadState(context.Context, bool, bool) (crdt.LWWRegister[[]byte], error) {
+func (d *data) ReadState(_ context.Context, more, _ bool) (crdt.LWWRegister[[]byte], error) {
+	if more && d.stays != nil {
+		return *d.stays, nil
+	}
 	return d.state, nil
 }
 
@@ -115,6 +119,27 @@ func TestLoadedClaimIsHeld(t *testing.T) {
 	}
 	if _, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}); err != nil {
 		t.Errorf("a change of the loaded term: got error %v, want none", err)
+	}
+}
+
+// TestLoadCountsLeavingNodes checks that a coordinator loads a state that only leaving nodes hold.
+func TestLoadCountsLeavingNodes(t *testing.T) {
+	t.Parallel()
+	k := &keys{}
+	a, b := act(t, k, "a"), act(t, k, "b")
+	a.load()
+	if _, err := a.claim(1); err != nil {
+		t.Fatal(err)
+	}
+	old := k.state
+	a.load()
+	after, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stays = &old
+	if b.load(); !b.state.Equal(after) {
+		t.Errorf("Load = %v, want the last stored state", b.state.Regions())
 	}
 }
 
