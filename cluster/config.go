@@ -44,8 +44,8 @@ type Config struct {
 	VersionPending bool
 
 	// Downing chooses the survivors when members are unreachable. It must be the same on all nodes.
-	// With the zero value the majority survives, after 20 s without a change of members or
-	// reachability.
+	// With the zero value the majority survives, after 5 s (three nodes) to 20 s (a hundred) without a
+	// change of members or reachability.
 	Downing downing.Settings
 	// Leases is the store of the leases. downing.LeaseMajority and singletons with a lease require
 	// it. The node does not close the store.

@@ -325,6 +325,6 @@ func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
-// RemovalMargin returns how long the other nodes wait, after the removal of a downed node, before
-// they start its singletons and shards.
-func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }
+// RemovalMargin returns how long the other nodes wait, after the removal of a downed node from a
+// cluster with a number of members, before they start its singletons and shards.
+func (n *Node) RemovalMargin(members int) time.Duration { return n.machine.RemovalMargin(members) }

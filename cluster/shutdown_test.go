@@ -120,7 +120,7 @@ func TestShutdownPhaseTimeout(t *testing.T) {
 func TestShutdownWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		nodes := w.cluster("a", "b")
+		nodes := w.clusterWith(func(c *cluster.Config) { c.Downing.StableAfter = time.Minute }, "a", "b")
 		w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(time.Second)
 		if err := nodes[0].Shutdown(w.Context()); !errors.Is(err, cluster.ErrStopped) {

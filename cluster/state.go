@@ -246,13 +246,14 @@ type Settings struct {
 	ReaperInterval time.Duration
 	// SuspendAfter is how long a node that does not receive its own heartbeats continues to host
 	// singletons and shards. It must be less than the time after which other nodes start them.
-	// Defaults to StableAfter of the downing settings.
+	// Defaults to StableAfter of the downing settings. A value above 10 s requires a value of
+	// StableAfter.
 	SuspendAfter time.Duration
 	// UndecidedAfter is how long a node continues to host while an unreachable member is neither
 	// Down nor Exiting. The time starts at the last moment when all members agreed that every
 	// member is reachable. It must be longer than a downing decision takes, and less than the time
 	// after which other nodes start the node's singletons and shards. Defaults to StableAfter plus
-	// half of RemovalMargin of the downing settings.
+	// half of RemovalMargin of the downing settings. A value requires a value of StableAfter.
 	UndecidedAfter time.Duration
 	// LeavingUndecidedAfter replaces UndecidedAfter on a leaving node. The other members remove
 	// such a node without a decision as soon as they cannot reach it. Defaults to half of

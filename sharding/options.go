@@ -230,7 +230,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.StateTimeout,
 		},
 		Coordinator: coordinator.Config{
-			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: t.RetryInterval,
+			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
 			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.StateTimeout,
 		},
 		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,

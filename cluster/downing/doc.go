@@ -30,14 +30,16 @@
 //
 // # How long to wait
 //
-// The larger a cluster, the longer it takes until all nodes have the same view:
+// The larger a cluster, the longer it takes until all nodes have the same view. The default of
+// StableAfter follows the number of members:
 //
-//	nodes         5    10    20    50   100  1000
-//	StableAfter   7s   10s   13s   17s   20s   30s
+//	members       3    5    10    20    50   100 and more
+//	StableAfter   5s   7s   10s   13s   17s   20s
 //
-// With the defaults, the singletons and shards of a crashed node start elsewhere after about 45
-// seconds: 5 seconds until the node is unreachable, 20 seconds until it is downed, and 20 seconds
-// of removal margin.
+// With the defaults, the singletons and shards of a crashed node of three start elsewhere within 20
+// seconds: 5 seconds until the node is unreachable, 5 seconds until it is downed, 5 seconds of
+// removal margin, and the changes in between. With a hundred nodes they start after about 45
+// seconds. A node that does not respond for longer than the detection and StableAfter is downed.
 //
 // # Which members count
 //

@@ -30,12 +30,13 @@ const (
 )
 
 // Settings configure the downing of unreachable members. All nodes of a cluster must have equal
-// settings. Settings can be compared with ==. The zero value is KeepMajority after 20 seconds.
+// settings. Settings can be compared with ==. The zero value is KeepMajority
+// with times that depend on the number of members.
 type Settings struct {
 	// Strategy chooses the survivors. Defaults to KeepMajority.
 	Strategy Strategy
 	// StableAfter is how long members and reachability must be unchanged before a decision.
-	// Defaults to 20 seconds; the package comment lists values by cluster size.
+	// Defaults to 5 to 20 seconds, by the number of members: see the package comment.
 	StableAfter time.Duration
 	// DownAllWhenUnstable is how much longer than StableAfter the reachability may keep changing
 	// before all nodes are downed. Defaults to three quarters of StableAfter and at least 4

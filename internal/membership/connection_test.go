@@ -281,7 +281,7 @@ func TestDownedPairReconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
-	w.resolving(splitbrain.Settings{})
+	w.resolving(splitbrain.Settings{StableAfter: 20 * time.Second})
 	hosts := w.join(names(3)...)
 	w.up(time.Minute, hosts...)
 	survivor, back := hosts[0], hosts[1:]

@@ -31,6 +31,10 @@ type Config struct {
 	Check []Setting
 	// Settings tune the protocol.
 	Settings Settings
+	// Limits returns the limits for a number of members, which replace those of Settings. Only
+	// members that may host are counted. The limits must not decrease with the number. Nil means that
+	// the limits of Settings apply to all sizes.
+	Limits func(members int) Limits
 	// Started is the wall time of machine time 0. Only tombstones have wall times.
 	Started time.Time
 	// Rand is the source of random numbers. Required, so that runs can be repeated.
@@ -77,6 +81,7 @@ type Machine struct {
 	link      link
 	doubts    livenessCheck
 	undecided undecided
+	hosting   int // number of members for which the limits were computed
 	watch     watch
 	attempts  int // leader actions in sequence without convergence, while this node is the leader
 

@@ -50,6 +50,19 @@ type Settings struct {
 	GiveUpAfter            time.Duration
 }
 
+// Limits are the settings that limit how long a node hosts without evidence of its membership.
+// Settings documents them.
+type Limits struct{ SuspendAfter, UndecidedAfter, LeavingUndecidedAfter, GiveUpAfter time.Duration }
+
+// Limits returns the limits in the settings.
+func (s *Settings) Limits() Limits {
+	return Limits{s.SuspendAfter, s.UndecidedAfter, s.LeavingUndecidedAfter, s.GiveUpAfter}
+}
+
+func (s *Settings) limit(l Limits) {
+	s.SuspendAfter, s.UndecidedAfter, s.LeavingUndecidedAfter, s.GiveUpAfter = l.SuspendAfter, l.UndecidedAfter, l.LeavingUndecidedAfter, l.GiveUpAfter
+}
+
 func (s Settings) withDefaults() Settings {
 	s.SeedNodeTimeout = cmp.Or(s.SeedNodeTimeout, 5*time.Second)
 	s.RetryJoinAfter = cmp.Or(s.RetryJoinAfter, 10*time.Second)

@@ -202,6 +202,7 @@ func (m *Machine) updateUndecided() {
 	if m.phase != member {
 		return
 	}
+	m.updateLimits()
 	was, cut := u.open, m.link.state == linkDown
 	u.open = cut || m.cache.open
 	switch {
@@ -224,6 +225,29 @@ func (m *Machine) updateUndecided() {
 		// The other side may have decided to down this node, or may be about to decide it. The next
 		// round of requests checks this.
 		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
+	}
+}
+
+// updateLimits computes the limits for the number of members that may host. Joining members do not
+// count, because the side that continues may not have received them. The other side counts all
+// members, so its times are not shorter than those of this node.
+func (m *Machine) updateLimits() {
+	if m.cfg.Limits == nil {
+		return
+	}
+	n := 0
+	for _, o := range m.gossip.Members() {
+		if maySurvive(o) {
+			n++
+		}
+	}
+	if n == m.hosting {
+		return
+	}
+	m.hosting = n
+	m.s.limit(m.cfg.Limits(n))
+	if m.link.state == linkDown && !m.link.suspended {
+		m.soon(timerLink, max(m.now, m.link.heard+m.s.SuspendAfter))
 	}
 }
 

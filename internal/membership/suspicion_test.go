@@ -307,6 +307,28 @@ func TestUndecided(t *testing.T) {
 		s.pass(5*time.Second, "n")
 		s.suspended(true, "the others may have removed the node")
 	})
+	t.Run("by the number of members that may host", func(t *testing.T) {
+		t.Parallel()
+		s := founded(t, func(c *membership.Config) {
+			c.Limits = func(members int) membership.Limits {
+				limit := time.Duration(members) * 10 * time.Second
+				return membership.Limits{SuspendAfter: limit, UndecidedAfter: limit, LeavingUndecidedAfter: limit}
+			}
+		})
+		s.add("n", "o")
+		s.pass(15*time.Second, "n", "o")
+		s.lose("n")
+		for i := range 7 { // the side that continues may not have received these
+			s.do(membership.Received{From: node(string(rune('p' + i))), To: identity.Node{Name: thisNode.Name}, Data: membership.AppendMessage(nil, membership.Join{})})
+		}
+		s.pass(27*time.Second, "n")
+		if got := len(s.m.Gossip().Members()); got != 10 {
+			t.Fatalf("the cluster has %d members, want 10", got)
+		}
+		s.suspended(false, "the limit has not passed")
+		s.pass(3*time.Second, "n")
+		s.suspended(true, "three members may host")
+	})
 	t.Run("after a decision", func(t *testing.T) {
 		t.Parallel()
 		s := withUndecidedLimit(t, "n", "o")

@@ -60,42 +60,56 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Membership.Check = append(c.Membership.Check, settings.Values()...)
 	slices.SortFunc(c.Membership.Check, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) })
-	c.suspension(&errs)
+	limits := c.Membership.Settings.Limits()
+	if checkLimits(&errs, settings.For(1), c.limits(limits, 1)) {
+		checkLimits(&errs, settings.For(splitbrain.MaxSize), c.limits(limits, splitbrain.MaxSize))
+	}
+	c.Membership.Limits = func(members int) membership.Limits { return c.limits(limits, members) }
 	return c, errs.Err(ErrInvalid)
 }
 
-// suspension sets the times after which a node stops hosting while it is disconnected or waits for
-// a downing decision. It checks that the node stops before other nodes start to host. Other nodes
-// start after StableAfter plus RemovalMargin at the earliest.
-func (c *Config) suspension(errs *fielderror.Errors) {
-	s := &c.Membership.Settings
-	if c.Downing.StableAfter == 0 { // decisions have no time limit
-		s.SuspendAfter = cmp.Or(s.SuspendAfter, 20*time.Second)
-		return
+// limits returns the configured limits with their defaults for a number of members: the times after
+// which a node stops hosting while it is disconnected or waits for a downing decision.
+func (c *Config) limits(l membership.Limits, members int) membership.Limits {
+	d := c.Downing.For(members)
+	if d.StableAfter == 0 { // decisions have no time limit
+		l.SuspendAfter = cmp.Or(l.SuspendAfter, 20*time.Second)
+		return l
 	}
-	limit := c.Downing.StableAfter + c.Downing.RemovalMargin
-	pause := cmp.Or(s.AcceptablePause, 3*time.Second)
-	s.GiveUpAfter = cmp.Or(s.GiveUpAfter, 2*c.Downing.StableAfter+4*pause)
-	if s.SuspendAfter == 0 {
-		s.SuspendAfter = max(pause, c.Downing.StableAfter)
-		if s.SuspendAfter >= limit {
-			s.SuspendAfter = pause
+	pause := cmp.Or(c.Membership.Settings.AcceptablePause, 3*time.Second)
+	l.GiveUpAfter = cmp.Or(l.GiveUpAfter, 2*d.StableAfter+4*pause)
+	if l.SuspendAfter == 0 {
+		l.SuspendAfter = max(pause, d.StableAfter)
+		if l.SuspendAfter >= d.StableAfter+d.RemovalMargin {
+			l.SuspendAfter = pause
 		}
 	}
-	if c.Downing.RemovalMargin == 0 {
-		return
+	if d.RemovalMargin > 0 {
+		l.UndecidedAfter = cmp.Or(l.UndecidedAfter, d.StableAfter+d.RemovalMargin/2)
+		l.LeavingUndecidedAfter = cmp.Or(l.LeavingUndecidedAfter, d.RemovalMargin/2)
 	}
-	s.UndecidedAfter = cmp.Or(s.UndecidedAfter, c.Downing.StableAfter+c.Downing.RemovalMargin/2)
-	s.LeavingUndecidedAfter = cmp.Or(s.LeavingUndecidedAfter, c.Downing.RemovalMargin/2)
+	return l
+}
+
+// checkLimits checks that a node stops before other nodes start to host. Other nodes start after
+// StableAfter plus RemovalMargin at the earliest.
+func checkLimits(errs *fielderror.Errors, d splitbrain.Settings, l membership.Limits) bool {
+	if d.StableAfter == 0 || d.RemovalMargin == 0 {
+		return true
+	}
+	limit := d.StableAfter + d.RemovalMargin
 	const settings = "Config.Membership.Settings."
 	switch {
-	case s.LeavingUndecidedAfter >= c.Downing.RemovalMargin:
-		errs.Addf(settings+"LeavingUndecidedAfter", "is %v, it must be less than Config.Downing.RemovalMargin, %v", s.LeavingUndecidedAfter, c.Downing.RemovalMargin)
-	case s.UndecidedAfter <= c.Downing.StableAfter || s.UndecidedAfter >= limit:
+	case l.LeavingUndecidedAfter >= d.RemovalMargin:
+		errs.Addf(settings+"LeavingUndecidedAfter", "is %v, it must be less than Config.Downing.RemovalMargin, %v", l.LeavingUndecidedAfter, d.RemovalMargin)
+	case l.UndecidedAfter <= d.StableAfter || l.UndecidedAfter >= limit:
 		errs.Addf(settings+"UndecidedAfter", "is %v, it must be more than Config.Downing.StableAfter, %v, and less than that plus RemovalMargin, %v",
-			s.UndecidedAfter, c.Downing.StableAfter, limit)
-	case s.SuspendAfter >= limit:
+			l.UndecidedAfter, d.StableAfter, limit)
+	case l.SuspendAfter >= limit:
 		errs.Addf(settings+"SuspendAfter", "is %v, it must be less than StableAfter plus RemovalMargin of Config.Downing, %v: other nodes would start "+
-			"singletons and shards that still run on this node", s.SuspendAfter, limit)
+			"singletons and shards that still run on this node", l.SuspendAfter, limit)
+	default:
+		return true
 	}
+	return false
 }

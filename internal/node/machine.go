@@ -253,6 +253,12 @@ func (m *Machine) Self() identity.Node { return m.self }
 // Config returns the configuration with its defaults.
 func (m *Machine) Config() Config { return m.cfg }
 
+// RemovalMargin returns the time between the removal of a member, from a cluster with a number of
+// members, and the start of its work on other nodes.
+func (m *Machine) RemovalMargin(members int) time.Duration {
+	return m.cfg.Downing.For(members).RemovalMargin
+}
+
 // View returns the node's view of the cluster.
 func (m *Machine) View() membership.View { return m.members.View() }
 

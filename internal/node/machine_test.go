@@ -35,6 +35,8 @@ func TestInvalidConfig(t *testing.T) {
 		{"undecided too long", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 10 * time.Second }, "UndecidedAfter"},
 		{"undecided before a decision", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 5 * time.Second }, "UndecidedAfter"},
 		{"suspended too late", func(c *node.Config) { c.Membership.Settings.SuspendAfter = 10 * time.Second }, "SuspendAfter"},
+		{"undecided too long for small clusters", func(c *node.Config) { c.Downing.StableAfter, c.Membership.Settings.UndecidedAfter = 0, 25*time.Second }, "UndecidedAfter"},
+		{"undecided before a decision of large clusters", func(c *node.Config) { c.Downing.StableAfter, c.Membership.Settings.UndecidedAfter = 0, 9*time.Second }, "UndecidedAfter"},
 		{"no self", func(*node.Config) {}, "Config.Membership.Self"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,27 +55,24 @@ func TestSuspensionDefaults(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		downing splitbrain.Settings
+		members int
 		want    time.Duration // SuspendAfter
 		open    time.Duration // UndecidedAfter
 		ends    time.Duration // GiveUpAfter
 	}{
-		{"stable-after", splitbrain.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
-		{"default", splitbrain.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
-		{"no margin", splitbrain.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0, 26 * time.Second},
-		{"shorter than the pause", splitbrain.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second, 14 * time.Second},
-		{"off", splitbrain.Settings{Strategy: downing.Off}, 20 * time.Second, 0, 0},
+		{"stable-after", splitbrain.Settings{StableAfter: 7 * time.Second}, 100, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
+		{"default", splitbrain.Settings{}, 100, 20 * time.Second, 30 * time.Second, 52 * time.Second},
+		{"default of a small cluster", splitbrain.Settings{}, 3, 5 * time.Second, 7500 * time.Millisecond, 22 * time.Second},
+		{"no margin", splitbrain.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3, 3 * time.Second, 0, 26 * time.Second},
+		{"shorter than the pause", splitbrain.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3, 3 * time.Second, 3 * time.Second, 14 * time.Second},
+		{"off", splitbrain.Settings{Strategy: downing.Off}, 3, 20 * time.Second, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newWorld(t).add("a", 1, func(cfg *node.Config) { cfg.Downing = c.downing })
-			if got := b.Config().Membership.Settings.SuspendAfter; got != c.want {
-				t.Errorf("SuspendAfter is %v, want %v", got, c.want)
-			}
-			if got := b.Config().Membership.Settings.UndecidedAfter; got != c.open {
-				t.Errorf("UndecidedAfter is %v, want %v", got, c.open)
-			}
-			if got := b.Config().Membership.Settings.GiveUpAfter; got != c.ends {
-				t.Errorf("GiveUpAfter is %v, want %v", got, c.ends)
+			want := membership.Limits{SuspendAfter: c.want, UndecidedAfter: c.open, LeavingUndecidedAfter: b.RemovalMargin(c.members) / 2, GiveUpAfter: c.ends}
+			if got := b.Config().Membership.Limits(c.members); got != want {
+				t.Errorf("the limits are %+v, want %+v", got, want)
 			}
 		})
 	}

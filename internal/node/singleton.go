@@ -29,7 +29,7 @@ type proxy struct {
 // package singleton, or reports that the name is in use.
 func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error) {
 	m.now = max(m.now, now)
-	cfg.Self, cfg.RemovalMargin = m.self, m.cfg.Downing.RemovalMargin
+	cfg.Self, cfg.RemovalMargin = m.self, m.RemovalMargin
 	cfg.Name = cmp.Or(cfg.Name, "singleton")
 	i, found := slices.BinarySearchFunc(m.singletons, cfg.Name, func(h *hosted, name string) int { return cmp.Compare(h.name, name) })
 	if found {

@@ -172,9 +172,7 @@ func (m *Machine) updateMembers(in Members) {
 		}
 		return
 	}
-	for _, n := range membership.Gone(m.members.Members, in.Members.Members) {
-		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
-	}
+	m.removals = append(m.removals, coordinator.Removals(m.now, m.members.Members, in.Members.Members, m.cfg.Coordinator.RemovalMargin)...)
 	m.members = in.Members
 	m.forgetRemovals()
 	i, self := membership.Find(m.members.Members, m.self)
@@ -219,9 +217,7 @@ func (m *Machine) leave(keepRouting bool) {
 }
 
 func (m *Machine) forgetRemovals() {
-	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
-		m.removals = m.removals[1:]
-	}
+	m.removals = slices.DeleteFunc(m.removals, func(r coordinator.Removal) bool { return m.now > r.Until })
 }
 
 func (m *Machine) view() coordinator.Members {

@@ -24,7 +24,7 @@ func config() shardcore.Config {
 	return shardcore.Config{
 		Region:      region.Config{Self: node("a"), Type: "account", Instance: 1},
 		Shard:       shard.Config{Passivation: passivation.Settings{Limit: 4}, Starts: 6},
-		Coordinator: coordinator.Config{Shards: 10, RemovalMargin: time.Minute},
+		Coordinator: coordinator.Config{Shards: 10, RemovalMargin: func(int) time.Duration { return time.Minute }},
 	}
 }
 

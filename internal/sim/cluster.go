@@ -306,9 +306,10 @@ type Result struct {
 	Coverage   Coverage
 }
 
-// Run simulates a seed. It calls trace with each event as text, unless trace is nil.
-func Run(seed uint64, trace func(at time.Duration, text string)) Result {
-	plan := NewPlan(seed)
+// Run simulates a seed, with the number of nodes of NewPlan. It calls trace with each event as text,
+// unless trace is nil.
+func Run(seed uint64, nodes int, trace func(at time.Duration, text string)) Result {
+	plan := NewPlan(seed, nodes)
 	c := newCluster(seed, plan)
 	c.w.Trace = trace
 	c.w.Logf("%v", plan)
@@ -435,16 +436,16 @@ func (c *cluster) shutDown() {
 	}
 }
 
-// Many simulates n seeds from first on, in parallel. It calls done with each result, one at a time
-// and in any order. It stops when the context ends.
-func Many(ctx context.Context, first, n uint64, parallel int, done func(Result)) {
+// Many simulates n seeds from first on, in parallel, with the number of nodes of NewPlan. It calls
+// done with each result, one at a time and in any order. It stops when the context ends.
+func Many(ctx context.Context, first, n uint64, nodes, parallel int, done func(Result)) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	slots := make(chan struct{}, max(1, parallel))
 	for seed := first; seed < first+n && ctx.Err() == nil; seed++ {
 		slots <- struct{}{}
 		running.Go(func() {
-			r := Run(seed, nil)
+			r := Run(seed, nodes, nil)
 			mu.Lock()
 			done(r)
 			mu.Unlock()

@@ -6,7 +6,7 @@
 // simulation: the number of nodes, the downing strategy, the faults and their times. The same seed
 // gives the same events, to the last byte.
 //
-//	result := sim.Run(seed, nil)
+//	result := sim.Run(seed, 0, nil)
 //	if result.Violation != nil { ... } // names the broken invariant, the node and the time
 //
 // The simulator checks the invariants of a node after each of its steps, and the invariants of the

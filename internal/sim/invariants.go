@@ -225,7 +225,8 @@ func seenMeansSeen(h *host, g membership.Gossip) {
 func decidesWhenStable(h *host, e node.Effects) {
 	o := &h.observed
 	if slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.MemberDowned }) {
-		decided, s := h.m.Counters().Downing[splitbrain.Decided], h.m.Config().Downing
+		size := min(len(o.gossip.Members()), len(h.m.Gossip().Members()))
+		decided, s := h.m.Counters().Downing[splitbrain.Decided], h.m.Config().Downing.For(size)
 		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != downing.LeaseMajority {
 			h.violate("decides-when-stable", "it makes a downing decision %v after the last change", quiet)
 		}

@@ -69,7 +69,7 @@ func (d *sharding) host(h *host) *shardNode {
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
 	s.configure()
-	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
+	s.cfg.Coordinator.RemovalMargin = h.m.RemovalMargin
 	s.m = must(shardcore.New(s.cfg))
 	s.paths = make([]shardcore.Path[*entity, queuedCommand], s.cfg.Coordinator.Shards)
 	s.beginRegion()

@@ -30,7 +30,7 @@ var (
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	all, count := sim.Coverage{}, cmp.Or(*seeds, effort.Count[uint64](2, 6, 60))
-	sim.Many(t.Context(), *first, count, runtime.GOMAXPROCS(0), func(r sim.Result) {
+	sim.Many(t.Context(), *first, count, 0, runtime.GOMAXPROCS(0), func(r sim.Result) {
 		all.Add(r.Coverage)
 		if r.Violation != nil {
 			t.Errorf("seed %d, %v: %v\nrepeat with: make sim SEED=%d", r.Seed, r.Plan, r.Violation, r.Seed)
@@ -58,7 +58,7 @@ func TestViolationInEveryRange(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := sim.Result{Seed: math.MaxUint64}
-		sim.Many(ctx, from, *length, runtime.GOMAXPROCS(0), func(r sim.Result) {
+		sim.Many(ctx, from, *length, 0, runtime.GOMAXPROCS(0), func(r sim.Result) {
 			if r.Violation != nil && r.Seed < first.Seed {
 				first = r
 				cancel()
@@ -80,11 +80,11 @@ func TestSameSeedSameEvents(t *testing.T) {
 	t.Parallel()
 	seed := effort.Count[uint64](26, 2, 2) // 26 has fewer nodes than 2, and also leases and all kinds of state
 	traced := func() (hash uint64, events []string) {
-		r := sim.Run(seed, func(at time.Duration, text string) { events = append(events, fmt.Sprint(at, " ", text)) })
+		r := sim.Run(seed, 0, func(at time.Duration, text string) { events = append(events, fmt.Sprint(at, " ", text)) })
 		return r.Hash, events
 	}
 	hash, events := traced()
-	if silent := sim.Run(seed, nil).Hash; silent != hash {
+	if silent := sim.Run(seed, 0, nil).Hash; silent != hash {
 		_, others := traced()
 		for i := range min(len(events), len(others)) {
 			if events[i] != others[i] {
@@ -93,7 +93,7 @@ func TestSameSeedSameEvents(t *testing.T) {
 		}
 		t.Errorf("seed %d: the runs have %d and %d equal events, but with a trace the hash is %d, without it %d", seed, len(events), len(others), hash, silent)
 	}
-	if sim.Run(effort.Count[uint64](9, 3, 3), nil).Hash == hash {
+	if sim.Run(effort.Count[uint64](9, 3, 3), 0, nil).Hash == hash {
 		t.Error("seeds with different numbers have the same hash of events, want different ones")
 	}
 }

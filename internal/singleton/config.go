@@ -32,9 +32,10 @@ type Config struct {
 	// MinRetries is the minimum number of requests before the hand-over restarts. With a long
 	// removal margin, the number is larger.
 	MinRetries int
-	// RemovalMargin is the time between the removal of a member and the moment when the member
-	// counts as gone. It comes from the downing settings. Defaults to 0.
-	RemovalMargin      time.Duration
+	// RemovalMargin returns the time between the removal of a member, from a cluster with a number
+	// of members, and the moment when the member counts as gone. It comes from the downing settings.
+	// Defaults to 0.
+	RemovalMargin      func(members int) time.Duration
 	UseLease           bool
 	LeaseRetryInterval time.Duration
 }
@@ -43,6 +44,9 @@ func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "singleton")
 	c.RetryInterval = cmp.Or(c.RetryInterval, time.Second)
 	c.MinRetries = cmp.Or(c.MinRetries, 15)
+	if c.RemovalMargin == nil {
+		c.RemovalMargin = func(int) time.Duration { return 0 }
+	}
 	c.LeaseRetryInterval = cmp.Or(c.LeaseRetryInterval, 5*time.Second)
 	return c
 }
@@ -57,7 +61,6 @@ func (c Config) validate() error {
 	}
 	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
 	fielderror.NotNegative(&errs, "Config.MinRetries", c.MinRetries)
-	fielderror.NotNegative(&errs, "Config.RemovalMargin", c.RemovalMargin)
 	fielderror.NotNegative(&errs, "Config.LeaseRetryInterval", c.LeaseRetryInterval)
 	return errs.Err(ErrInvalid)
 }
@@ -65,7 +68,7 @@ func (c Config) validate() error {
 // handOverRetries is how often HandOverToMe is repeated before the hand-over restarts. After that
 // many requests, any previous oldest member that was removed counts as gone.
 func (c *Config) handOverRetries() int {
-	return max(c.MinRetries, int(c.RemovalMargin/c.RetryInterval)+3)
+	return max(c.MinRetries, int(c.RemovalMargin(math.MaxInt)/c.RetryInterval)+3)
 }
 
 // Kind is the kind of a message.

@@ -31,9 +31,10 @@ func (m *Manager) updateMembers(now time.Duration, members Members, out *Effects
 	m.preparing = m.preparing && isLeaving(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
 		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})
+	margin := m.cfg.RemovalMargin(max(len(old), len(members)))
 	for was, is := range membership.Pairs(old, members, membership.CompareNodes) {
 		if is == nil {
-			m.memberRemoved(now, was, out)
+			m.memberRemoved(now, was, margin, out)
 		}
 	}
 	if m.state == Start {
@@ -53,12 +54,12 @@ func (m *Manager) updateMembers(now time.Duration, members Members, out *Effects
 	}
 }
 
-func (m *Manager) memberRemoved(now time.Duration, o *identity.Member, out *Effects) {
+func (m *Manager) memberRemoved(now time.Duration, o *identity.Member, margin time.Duration, out *Effects) {
 	if o.Node == m.cfg.Self {
 		return
 	}
-	m.removals = append(m.removals, removal{member: *o, hasRole: o.HasRole(m.cfg.Role), at: now + m.cfg.RemovalMargin})
-	if m.cfg.RemovalMargin == 0 {
+	m.removals = append(m.removals, removal{member: *o, hasRole: o.HasRole(m.cfg.Role), at: now + margin})
+	if margin == 0 {
 		for _, n := range m.removals.due(now) {
 			m.gone(now, n, out)
 		}

@@ -160,7 +160,6 @@ func TestInvalidConfig(t *testing.T) {
 		"Config.Name":               {Self: node("a"), Name: strings.Repeat("x", 256)},
 		"Config.RetryInterval":      {Self: node("a"), RetryInterval: -1},
 		"Config.MinRetries":         {Self: node("a"), MinRetries: -1},
-		"Config.RemovalMargin":      {Self: node("a"), RemovalMargin: -1},
 		"Config.LeaseRetryInterval": {Self: node("a"), LeaseRetryInterval: -1},
 	} {
 		if _, err := singleton.New(cfg); !errors.Is(err, singleton.ErrInvalid) || !strings.Contains(err.Error(), field) {

@@ -81,7 +81,7 @@ type script struct {
 }
 
 // do carries out one command:
-// manager [margin=5s] [lease] [role=r] [retries=3]   creates a manager on the node a
+// manager [margin=5s [per-member]] [lease] [role=r] [retries=3]   creates a manager on the node a
 //
 //	members                                   the members in the line below: see parse
 //	from NODE hand-over-to-me|in-progress|done|done-none|take-over-from-me|identify [round=1] [of=singleton]
@@ -100,7 +100,13 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("margin") {
 			var margin string
 			d.ScanArgs(t, "margin", &margin)
-			cfg.RemovalMargin = duration(t, margin)
+			fixed, perMember := duration(t, margin), d.HasArg("per-member")
+			cfg.RemovalMargin = func(members int) time.Duration {
+				if perMember {
+					return fixed * time.Duration(min(members, 100))
+				}
+				return fixed
+			}
 		}
 		d.MaybeScanArgs(t, "role", &cfg.Role)
 		d.MaybeScanArgs(t, "retries", &cfg.MinRetries)

@@ -89,7 +89,7 @@ func (w *world) remove(n identity.Node) {
 func (w *world) join() {
 	// The order of names is not the order of ages.
 	h := &host{self: identity.Node{Name: fmt.Sprintf("n%02d", w.rnd.IntN(100)), UID: uint64(len(w.nodes) + 1)}, alive: true}
-	m, err := singleton.New(singleton.Config{Self: h.self, RemovalMargin: margin, UseLease: w.lease, LeaseRetryInterval: 2 * time.Second})
+	m, err := singleton.New(singleton.Config{Self: h.self, RemovalMargin: func(int) time.Duration { return margin }, UseLease: w.lease, LeaseRetryInterval: 2 * time.Second})
 	if err != nil {
 		w.t.Fatal(err)
 	}

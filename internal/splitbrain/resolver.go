@@ -28,8 +28,9 @@ import (
 // Resolver decides for one node when members are to be downed. The same inputs at the same times
 // give the same effects. It is not safe for concurrent use.
 type Resolver struct {
-	self     identity.Node
-	settings Settings
+	self       identity.Node
+	configured Settings
+	settings   Settings // for the number of members in view
 
 	view View // the view for decisions
 	gone int  // number of members that do not count in view
@@ -57,7 +58,7 @@ func New(self identity.Node, settings Settings) (*Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Resolver{self: self, settings: settings}, nil
+	return &Resolver{self: self, configured: settings, settings: settings.For(0)}, nil
 }
 
 // Step handles an input at a time. The origin of time is arbitrary. Time must not decrease.
@@ -133,6 +134,7 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 	}
 	r.started = true
 	if !membership.SameSlice(before.Members, v.Members) || !membership.SameSlice(before.Unreachable, v.Unreachable) {
+		r.settings = r.configured.For(len(v.Members))
 		r.gone = len(v.gone(r.self))
 		r.checkSize(out)
 	}

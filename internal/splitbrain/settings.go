@@ -24,8 +24,9 @@ type Settings downing.Settings
 // automatic is the strategy of downing.Auto.
 const automatic = downing.Strategy("auto")
 
-// WithDefaults returns the settings with their defaults. The error matches ErrInvalid and lists the
-// invalid fields.
+// WithDefaults returns the settings with the defaults that do not depend on the size of the cluster.
+// Of the times, StableAfter is 0 if it depends on the size: see For. The error matches ErrInvalid
+// and lists the invalid fields.
 func (s Settings) WithDefaults() (Settings, error) {
 	if err := s.validate(); err != nil {
 		return Settings{}, err
@@ -33,20 +34,49 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Strategy = cmp.Or(s.Strategy, downing.KeepMajority)
 	switch s.Strategy {
 	case downing.Off:
-		return Settings{Strategy: downing.Off, RemovalMargin: max(0, s.RemovalMargin)}, nil
-	case automatic:
-		s.RemovalMargin = max(0, s.RemovalMargin)
-		s.DownAllWhenUnstable = -1
-		return s, nil
+		return Settings{Strategy: downing.Off, RemovalMargin: s.RemovalMargin}, nil
 	case downing.LeaseMajority:
 		s.MinorityDelay = cmp.Or(s.MinorityDelay, 2*time.Second)
 		s.ReleaseAfter = cmp.Or(s.ReleaseAfter, 40*time.Second)
-	case downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll:
+	case downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, automatic:
 	}
-	s.StableAfter = cmp.Or(s.StableAfter, 20*time.Second)
-	s.DownAllWhenUnstable = max(-1, cmp.Or(s.DownAllWhenUnstable, max(4*time.Second, s.StableAfter*3/4)))
-	s.RemovalMargin = max(0, cmp.Or(s.RemovalMargin, s.StableAfter))
 	return s, nil
+}
+
+// MaxSize is a size of a cluster from which on the times do not change.
+const MaxSize = 100
+
+// For returns the settings for a number of members, with all defaults. A margin of 0 means none.
+// The settings must be valid. All times grow with the number of members.
+func (s Settings) For(members int) Settings {
+	switch s.Strategy {
+	case downing.Off:
+	case automatic:
+		s.DownAllWhenUnstable = -1
+	default:
+		s.StableAfter = cmp.Or(s.StableAfter, stableAfterFor(members))
+		s.DownAllWhenUnstable = max(-1, cmp.Or(s.DownAllWhenUnstable, max(4*time.Second, s.StableAfter*3/4)))
+		s.RemovalMargin = cmp.Or(s.RemovalMargin, s.StableAfter)
+	}
+	s.RemovalMargin = max(0, s.RemovalMargin)
+	return s
+}
+
+// stableAfterFor returns the default of StableAfter for a number of members. It grows linearly
+// between some sizes, and must never decrease: see decision 0047.
+func stableAfterFor(members int) time.Duration {
+	type step struct {
+		size  int
+		after time.Duration
+	}
+	low := step{3, 5 * time.Second}
+	for _, high := range [...]step{{5, 7 * time.Second}, {10, 10 * time.Second}, {20, 13 * time.Second}, {50, 17 * time.Second}, {MaxSize, 20 * time.Second}} {
+		if members < high.size {
+			return low.after + (high.after-low.after)*time.Duration(max(0, members-low.size))/time.Duration(high.size-low.size)
+		}
+		low = high
+	}
+	return low.after
 }
 
 func (s Settings) validate() error {
@@ -109,20 +139,26 @@ func (s Settings) Values() []membership.Setting {
 		return values
 	default:
 	}
-	unstable := "off"
-	if s.DownAllWhenUnstable > 0 {
-		unstable = s.DownAllWhenUnstable.String()
+	bySize := func(value func(s Settings) time.Duration) string {
+		least, most := value(s.For(1)), value(s.For(MaxSize))
+		switch {
+		case least != most:
+			return "by size"
+		case least < 0:
+			return "off"
+		}
+		return least.String()
 	}
 	withLease := s.Strategy == downing.LeaseMajority
-	add(true, "down-all-when-unstable", unstable)
+	add(true, "down-all-when-unstable", bySize(func(s Settings) time.Duration { return s.DownAllWhenUnstable }))
 	add(s.Strategy == downing.KeepOldest, "keep-lone-oldest", strconv.FormatBool(s.KeepLoneOldest))
 	add(withLease, "lease-name", s.LeaseName)
 	add(withLease, "minority-delay", s.MinorityDelay.String())
 	add(s.Strategy == downing.StaticQuorum, "quorum-size", strconv.Itoa(s.QuorumSize))
 	add(withLease, "release-after", s.ReleaseAfter.String())
-	add(true, "removal-margin", s.RemovalMargin.String())
+	add(true, "removal-margin", bySize(func(s Settings) time.Duration { return s.RemovalMargin }))
 	add(s.Strategy != downing.DownAll, "role", s.Role)
-	add(true, "stable-after", s.StableAfter.String())
+	add(true, "stable-after", bySize(func(s Settings) time.Duration { return s.StableAfter }))
 	add(true, "strategy", string(s.Strategy))
 	return values
 }

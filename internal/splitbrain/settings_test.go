@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
+// TestDefaults checks the defaults in a large cluster.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ given, want splitbrain.Settings }{
@@ -39,11 +40,68 @@ func TestDefaults(t *testing.T) {
 		{splitbrain.Settings(downing.Auto(time.Second)), splitbrain.Settings{Strategy: downing.Auto(1).Strategy, StableAfter: time.Second, DownAllWhenUnstable: -1}},
 	} {
 		got, err := c.given.WithDefaults()
-		if err != nil || got != c.want {
-			t.Errorf("defaults of %+v: %+v, %v; want %+v", c.given, got, err, c.want)
+		if err != nil || got.For(100) != c.want {
+			t.Errorf("defaults of %+v: %+v, %v; want %+v", c.given, got.For(100), err, c.want)
 		}
-		if again, err := got.WithDefaults(); err != nil || again != got && got.RemovalMargin > 0 {
+		if again, err := got.WithDefaults(); err != nil || again != got {
 			t.Errorf("defaults of the result: %+v, %v; want %+v", again, err, got)
+		}
+	}
+}
+
+// TestDefaultsBySize checks that the default times grow with the cluster, and that settings with a
+// value do not.
+func TestDefaultsBySize(t *testing.T) {
+	t.Parallel()
+	s, err := splitbrain.Settings{}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]time.Duration{
+		0: 5 * time.Second, 1: 5 * time.Second, 3: 5 * time.Second, 4: 6 * time.Second, 5: 7 * time.Second, 10: 10 * time.Second, 20: 13 * time.Second,
+		35: 15 * time.Second, 50: 17 * time.Second, 100: 20 * time.Second, 101: 20 * time.Second, 2000: 20 * time.Second,
+	} {
+		got := s.For(size)
+		if got.StableAfter != want || got.RemovalMargin != want || got.DownAllWhenUnstable != max(4*time.Second, want*3/4) {
+			t.Errorf("%d members: %+v, want %v of stability and margin", size, got, want)
+		}
+	}
+	for size := range 200 {
+		if a, b := s.For(size).StableAfter, s.For(size+1).StableAfter; a > b {
+			t.Errorf("StableAfter decreases from %v to %v at %d members", a, b, size)
+		}
+	}
+	s.StableAfter = 9 * time.Second
+	if s.For(3) != s.For(100) || s.For(3).RemovalMargin != 9*time.Second {
+		t.Errorf("an explicit StableAfter leads to %+v with 3 members, and to %+v with 100", s.For(3), s.For(100))
+	}
+	s.StableAfter, s.RemovalMargin = 0, 6*time.Second
+	if got := s.For(10); got.RemovalMargin != 6*time.Second || got.StableAfter != 10*time.Second {
+		t.Errorf("an explicit RemovalMargin leads to %+v with 10 members", got)
+	}
+}
+
+// TestResolverBySize checks that a resolver decides after the time for the number of members.
+func TestResolverBySize(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]time.Duration{3: 5 * time.Second, 10: 10 * time.Second} {
+		r, err := splitbrain.New(node("a"), splitbrain.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := splitbrain.View{Leader: true}
+		for i := range size {
+			v.Members = append(v.Members, identity.Member{Node: node(string(rune('a' + i))), Status: identity.Up, UpNumber: int32(i + 1)}) //nolint:gosec // small
+		}
+		r.Step(0, v)
+		v.Unreachable = []identity.Node{node("b")}
+		r.Step(time.Minute, v)
+		at := time.Minute
+		for len(r.Tick(at).Down) == 0 {
+			at += time.Second
+		}
+		if at -= time.Minute; at != want {
+			t.Errorf("%d members: the decision takes %v, want %v", size, at, want)
 		}
 	}
 }
@@ -89,6 +147,7 @@ func TestValues(t *testing.T) {
 	different := []splitbrain.Settings{
 		{},
 		{StableAfter: time.Second},
+		{StableAfter: 20 * time.Second},
 		{DownAllWhenUnstable: -1},
 		{DownAllWhenUnstable: 1},
 		{RemovalMargin: -1},
@@ -116,8 +175,12 @@ func TestValues(t *testing.T) {
 			}
 		}
 	}
-	same := splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
-	if a, b := (splitbrain.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
-		t.Errorf("the values of the zero value are %v, those of the explicit defaults %v; want equal values", a, b)
+	for _, same := range [][2]splitbrain.Settings{
+		{{}, {Strategy: downing.KeepMajority}},
+		{{StableAfter: 20 * time.Second}, {StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second, RemovalMargin: 20 * time.Second}},
+	} {
+		if a, b := same[0].Values(), same[1].Values(); !slices.Equal(a, b) {
+			t.Errorf("the values of %+v are %v, those of %+v are %v; want equal values", same[0], a, same[1], b)
+		}
 	}
 }

@@ -40,9 +40,10 @@ type Config struct {
 	Settings Settings
 	// Remember stores which shards have ever had a home. Such shards get a home again without a request.
 	Remember bool
-	// RemovalMargin is the time between the removal of a node from the cluster and the start of its
-	// shards on other nodes. Defaults to 0. Package downing defines the necessary value.
-	RemovalMargin time.Duration
+	// RemovalMargin returns the time between the removal of a node, from a cluster with a number of
+	// members, and the start of its shards on other nodes. Defaults to 0. Package downing defines the
+	// necessary value.
+	RemovalMargin func(members int) time.Duration
 	// RetryInterval, HandOffTimeout, StartTimeout and RebalanceInterval have the meaning and the
 	// defaults of the fields of sharding.Tuning.
 	RetryInterval, HandOffTimeout, StartTimeout, RebalanceInterval time.Duration
@@ -89,7 +90,6 @@ func (c Config) validate() error {
 		errs.Addf("Config.Settings", "has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
 	fielderror.NotNegative(&errs, "Config.MinRegions", c.MinRegions)
-	fielderror.NotNegative(&errs, "Config.RemovalMargin", c.RemovalMargin)
 	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
 	fielderror.NotNegative(&errs, "Config.HandOffTimeout", c.HandOffTimeout)
 	fielderror.NotNegative(&errs, "Config.StartTimeout", c.StartTimeout)

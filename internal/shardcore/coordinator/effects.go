@@ -8,6 +8,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/enum"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -185,10 +186,25 @@ type Members struct {
 	Removed []Removal
 }
 
-// Removal is the removal of a member and its time.
+// Removal is the removal of a member. Until is the end of the removal margin: from then on, the
+// node certainly hosts nothing.
 type Removal struct {
-	Node identity.Node
-	At   time.Duration
+	Node  identity.Node
+	Until time.Duration
+}
+
+// Removals returns the removals of members that are not in the next list. margin returns the
+// removal margin for a number of members; nil means none.
+func Removals(now time.Duration, members, next []identity.Member, margin func(members int) time.Duration) []Removal {
+	until := now
+	if margin != nil {
+		until += margin(max(len(members), len(next)))
+	}
+	var all []Removal
+	for _, n := range membership.Gone(members, next) {
+		all = append(all, Removal{n, until})
+	}
+	return all
 }
 
 // Received is a message from a region or proxy.

@@ -84,7 +84,7 @@ func TestHandOffIsRepeated(t *testing.T) {
 // Removed members and terminated regions count as having acknowledged.
 func TestRemovedMembersCountAsAcknowledged(t *testing.T) {
 	t.Parallel()
-	d, round := moving(t, coordinator.Config{RemovalMargin: 20 * second})
+	d, round := moving(t, coordinator.Config{RemovalMargin: after(20 * second)})
 	d.ack(round, "a", "b")
 	d.members("a b p")
 	d.want("c was removed", "")
@@ -96,7 +96,7 @@ func TestRemovedMembersCountAsAcknowledged(t *testing.T) {
 	d.receive("c", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.want("c has stopped", "b hand-off[1]")
 
-	d = active(t, coordinator.Config{RemovalMargin: 20 * second}, "a b c", append(registered("a", "b", "c"), allocated("b", 1, 2))...)
+	d = active(t, coordinator.Config{RemovalMargin: after(20 * second)}, "a b c", append(registered("a", "b", "c"), allocated("b", 1, 2))...)
 	d.members("a b")
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})

@@ -24,13 +24,13 @@ const maxHomes = 10
 
 func (m *Machine) updateMembers(in Members) {
 	gone := membership.Gone(m.view.Members, in.Members)
+	m.removals = append(m.removals, Removals(m.now, m.view.Members, in.Members, m.cfg.RemovalMargin)...)
 	m.view = in
 	for _, n := range gone {
-		m.removals = append(m.removals, Removal{n, m.now})
 		delete(m.instances, n)
 		m.refused = without(m.refused, n)
 	}
-	m.removals = slices.DeleteFunc(m.removals, func(r Removal) bool { return m.now-r.At > m.cfg.RemovalMargin })
+	m.removals = slices.DeleteFunc(m.removals, func(r Removal) bool { return m.now > r.Until })
 	if m.phase == 0 {
 		m.enterPhase(Loading)
 		m.startLoad()
@@ -60,7 +60,7 @@ func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	at := m.now
 	for _, r := range slices.Concat(m.view.Removed, m.removals) {
 		if r.Node == n {
-			at = max(at, r.At+m.cfg.RemovalMargin)
+			at = max(at, r.Until)
 		}
 	}
 	return at

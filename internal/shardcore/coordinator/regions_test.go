@@ -191,7 +191,7 @@ func TestMinRegions(t *testing.T) {
 // A region counts as terminated at the end of the removal margin, when its node is certainly down.
 func TestRemovalMargin(t *testing.T) {
 	t.Parallel()
-	cfg := coordinator.Config{RemovalMargin: 20 * second}
+	cfg := coordinator.Config{RemovalMargin: after(20 * second)}
 	events := append(registered("a", "b"), allocated("b", 1))
 	d := active(t, cfg, "a b", events...)
 	d.members("a")
@@ -206,6 +206,14 @@ func TestRemovalMargin(t *testing.T) {
 	d.pass(second)
 	d.stored("at the end of the removal margin", "region terminated b; homes allocated a[1]")
 	d.want("new home after the removal margin", "a host[1]")
+
+	bySize := coordinator.Config{RemovalMargin: func(members int) time.Duration { return time.Duration(members) * 5 * second }}
+	d = active(t, bySize, "a b c d", events...)
+	d.members("a")
+	d.pass(20*second - 1)
+	d.stored("before the end of the removal margin of four members", "")
+	d.pass(1)
+	d.stored("at the end of the removal margin of four members", "region terminated b; homes allocated a[1]")
 
 	d = active(t, cfg, "a b", events...)
 	d.members("a")
@@ -224,7 +232,7 @@ func TestRemovalMargin(t *testing.T) {
 		if removed == "" {
 			d.members("a")
 		} else {
-			d.members("a", coordinator.Removal{Node: node(removed), At: 10 * second})
+			d.members("a", coordinator.Removal{Node: node(removed), Until: 30 * second})
 		}
 		d.loaded()
 		d.changes = d.changes[1:]
@@ -376,4 +384,8 @@ func TestRemember(t *testing.T) {
 	d.loaded()
 	d.pass(second)
 	d.stored("all remembered shards get homes", "started a 1; region terminated z; homes allocated a[1 3]")
+}
+
+func after(margin time.Duration) func(int) time.Duration {
+	return func(int) time.Duration { return margin }
 }

@@ -178,7 +178,7 @@ func (w *world) publish() {
 // startCoordinator starts a coordinator on a node.
 func (w *world) startCoordinator(r *region) {
 	m, err := coordinator.New(coordinator.Config{
-		Self: r.node, Type: "account", Role: "entities", Shards: shards, MinRegions: 2, Remember: w.remember, RemovalMargin: margin, HandOffTimeout: 15 * time.Second,
+		Self: r.node, Type: "account", Role: "entities", Shards: shards, MinRegions: 2, Remember: w.remember, RemovalMargin: func(int) time.Duration { return margin }, HandOffTimeout: 15 * time.Second,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -390,7 +390,7 @@ func (w *world) lead() {
 		if gone && w.rnd.IntN(40) == 0 || r.left && w.rnd.IntN(10) == 0 {
 			w.hit["removed"]++
 			w.regions = slices.DeleteFunc(w.regions, func(o *region) bool { return o == r })
-			w.removals = append(w.removals, coordinator.Removal{Node: r.node, At: w.now})
+			w.removals = append(w.removals, coordinator.Removal{Node: r.node, Until: w.now + margin})
 			if r.cut && r.alive { // the node stops before the margin is over
 				w.after(time.Duration(w.rnd.IntN(int(margin-step))), r.crash)
 			}

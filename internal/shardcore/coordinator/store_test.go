@@ -348,7 +348,6 @@ func TestConfigsAreChecked(t *testing.T) {
 		"Shards":            func(c *coordinator.Config) { c.Shards = coordinator.MaxShards + 1 },
 		"Shards is -1":      func(c *coordinator.Config) { c.Shards = -1 },
 		"MinRegions":        func(c *coordinator.Config) { c.MinRegions = -1 },
-		"RemovalMargin":     func(c *coordinator.Config) { c.RemovalMargin = -1 },
 		"RetryInterval":     func(c *coordinator.Config) { c.RetryInterval = -1 },
 		"HandOffTimeout":    func(c *coordinator.Config) { c.HandOffTimeout = -1 },
 		"StartTimeout":      func(c *coordinator.Config) { c.StartTimeout = -1 },

@@ -226,7 +226,7 @@ func (c *cluster) start(i int, version string) *node {
 	n.m, err = shardcore.New(shardcore.Config{ // the defaults of package sharding
 		Region:      region.Config{Self: n.self, Type: "account", Instance: 1, RetryInterval: retry, GiveUpAfter: 3 * retry},
 		Shard:       shard.Config{StopTimeout: 55 * time.Second},
-		Coordinator: coordinator.Config{Shards: c.Shards, RemovalMargin: 20 * time.Second, RetryInterval: retry},
+		Coordinator: coordinator.Config{Shards: c.Shards, RemovalMargin: func(int) time.Duration { return 20 * time.Second }, RetryInterval: retry},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("rolling: %v: %v", n.self, err)) // the simulator made the configuration

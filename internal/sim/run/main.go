@@ -23,18 +23,19 @@ func main() {
 	first := flag.Uint64("first", 1, "first seed")
 	seeds := flag.Uint64("seeds", 300, "number of seeds")
 	one := flag.Uint64("seed", 0, "simulate only this seed and print all events")
-	nodes := flag.Int("large", 0, "measure clusters of this number of nodes instead")
+	nodes := flag.Int("nodes", 0, "number of nodes, which have default downing times; 0 lets the seed choose both")
+	measured := flag.Int("large", 0, "measure clusters of this number of nodes instead")
 	parallel := flag.Int("p", runtime.NumCPU(), "number of seeds to simulate at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := false
 	switch {
-	case *nodes > 0:
-		ok = large(ctx, *first, *seeds, *nodes)
+	case *measured > 0:
+		ok = large(ctx, *first, *seeds, *measured)
 	case *one != 0:
-		ok = trace(*one)
+		ok = trace(*one, *nodes)
 	default:
-		ok = many(ctx, *first, *seeds, *parallel)
+		ok = many(ctx, *first, *seeds, *nodes, *parallel)
 	}
 	stop()
 	if !ok {
@@ -42,8 +43,8 @@ func main() {
 	}
 }
 
-func trace(seed uint64) bool {
-	r := sim.Run(seed, func(at time.Duration, text string) {
+func trace(seed uint64, nodes int) bool {
+	r := sim.Run(seed, nodes, func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
 	})
 	fmt.Printf("\nseed %d: %v of simulated time, %d faults, hash %016x\n", seed, r.Took.Round(time.Millisecond), r.Faults, r.Hash)
@@ -54,7 +55,7 @@ func trace(seed uint64) bool {
 }
 
 // many simulates many seeds and reports whether all invariants hold and all events occurred.
-func many(ctx context.Context, first, n uint64, parallel int) bool {
+func many(ctx context.Context, first, n uint64, nodes, parallel int) bool {
 	began := time.Now()
 	var failed []sim.Result
 	var took time.Duration
@@ -62,14 +63,20 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 	var size sim.Size
 	all, done := sim.Coverage{}, uint64(0)
 	progress := isTerminal()
-	sim.Many(ctx, first, n, parallel, func(r sim.Result) {
+	repeat := func(seed uint64) string {
+		if nodes > 0 {
+			return fmt.Sprintf("go run ./internal/sim/run -nodes %d -seed %d", nodes, seed)
+		}
+		return fmt.Sprintf("make sim SEED=%d", seed)
+	}
+	sim.Many(ctx, first, n, nodes, parallel, func(r sim.Result) {
 		done++
 		took += r.Took
 		faults += r.Faults
 		all.Add(r.Coverage)
 		if r.Violation != nil {
 			failed = append(failed, r)
-			fmt.Printf("seed %d, %v\n  BROKEN: %v\n  repeat with: make sim SEED=%d\n", r.Seed, r.Plan, r.Violation, r.Seed)
+			fmt.Printf("seed %d, %v\n  BROKEN: %v\n  repeat with: %s\n", r.Seed, r.Plan, r.Violation, repeat(r.Seed))
 		} else {
 			size.Add(&r)
 		}
@@ -88,7 +95,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 	}
 	if len(failed) > 0 {
 		slices.SortFunc(failed, func(a, b sim.Result) int { return int(a.Seed) - int(b.Seed) }) //nolint:gosec // small
-		fmt.Printf("%d seeds broke an invariant; repeat the first one with: make sim SEED=%d\n", len(failed), failed[0].Seed)
+		fmt.Printf("%d seeds broke an invariant; repeat the first one with: %s\n", len(failed), repeat(failed[0].Seed))
 	}
 	return len(failed) == 0 && len(missing) == 0 && size.Enough() && ctx.Err() == nil
 }
