@@ -231,3 +231,31 @@ func TestBrokerUnavailableAtStart(t *testing.T) {
 		w.allUp(nodes...)
 	})
 }
+
+// TestLeaveUnknown lets a node leave that only a member knows that is disconnected then. The node
+// ends in order, and its error and its liveness report that it has left.
+func TestLeaveUnknown(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		w.network.CutOneWay([]string{"c"}, []string{"a", "b"}) // no other member hears of the new node
+		d := w.start("d", func(c *cluster.Config) { c.Seeds = []string{"c"} })
+		w.until(d, func(s *cluster.State) bool { return s.Joined })
+		w.network.Partition([]string{"c"}, []string{"a", "b", "d"})
+		if s := d.State(); s.Status(d.Self()) == cluster.Up {
+			w.Fatal("the node was Up before it left")
+		}
+		if err := d.Live(); err != nil {
+			w.Errorf("Live of a node that runs: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
+		defer cancel()
+		must(w.T, d.Leave(ctx, d.Self()))
+		w.wantEnded(d, cluster.ErrLeft)
+		if err := d.Live(); !errors.Is(err, cluster.ErrLeft) {
+			w.Errorf("Live of a node that has left: %v, want ErrLeft", err)
+		}
+		w.wantEnded(w.nodes["c"], cluster.ErrDowned)
+		w.allUp(nodes[:2]...)
+	})
+}
