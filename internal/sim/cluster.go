@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/sim/env"
@@ -52,7 +53,11 @@ type cluster struct {
 	runningCuts    int             // running cuts
 	faults         int
 	restarts       bool
-	undisturbedNow bool // operators do nothing
+	undisturbedNow bool   // operators do nothing
+	forging        bool   // a forged message is handled
+	accuser        string // name of the member that sends forged reports
+	forgedEpoch    uint64
+	newcomers      int // number of nodes in addition to the planned ones
 }
 
 // Violation describes a broken invariant.
@@ -124,6 +129,8 @@ func (c *cluster) hit(table, row string) { c.coverage.hit(table, row, 1) }
 func (c *cluster) count(h *host) {
 	if !h.p.Dead() {
 		c.coverage.add(h.m.Counters())
+		dropped := h.p.Dropped()
+		rows(c.coverage, "link dropped", link.Malformed, link.Reasons-1, dropped[:])
 	}
 }
 
@@ -386,6 +393,7 @@ func (c *cluster) heal() {
 	c.w.Network.Heal()
 	c.store.Heal()
 	clear(c.overload)
+	clear(c.notRestarted)
 	c.shard.misconfigured = ""
 	c.restarts = true
 	for _, h := range c.hosts {

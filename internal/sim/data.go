@@ -267,7 +267,7 @@ func (d *data) replicate(h *host) *replicator {
 		held: map[string]replication.Change{}, counts: map[string]uint64{},
 	}
 	cfg := d.plan.Config
-	cfg.Name, cfg.Self, cfg.Started, cfg.MaxMessage = "sim", self, h.p.Wall(), cmp.Or(cfg.MaxMessage, maxPayload-replication.Overhead)
+	cfg.Name, cfg.Self, cfg.Started, cfg.MaxMessage = replicatorName, self, h.p.Wall(), cmp.Or(cfg.MaxMessage, maxPayload-replication.Overhead)
 	if d.plan.Forgotten { // markers expire by wall-clock time, so all wall clocks must agree
 		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
 	}
@@ -401,11 +401,17 @@ func (r *replicator) end() {
 	r.d.lost(r)
 }
 
+// replicatorName is the name of all replicators.
+const replicatorName = "sim"
+
 func (r *replicator) notes(notes []replication.Note) {
 	for _, n := range notes {
 		r.d.hit("data note", n.Kind.String())
 		switch n.Kind {
 		case replication.NoteMalformed, replication.NoteRefused, replication.NoteTooLarge, replication.NoteFull, replication.NoteLoad:
+			if r.h.c.forging {
+				continue
+			}
 			r.h.violate("data-is-sound", "%v of %v, %q: %v", n.Kind, n.Node, n.Key, n.Err)
 		case replication.NotePruned:
 			r.d.w.Logf("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)

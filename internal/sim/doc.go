@@ -17,13 +17,18 @@
 //	make sim SEEDS=2000    more seeds
 //	make sim SEED=123      one seed, with all its events
 //
+// With -nodes of internal/sim/run, the clusters have this number of nodes, and default settings of
+// downing.
+//
 // # Faults
 //
 // Frames are lost, delayed, duplicated and reordered. A node loses its link to the broker in one or
 // both directions, and may not notice the loss. A pair of nodes loses its connection. The broker is
 // split in two or fails. Nodes are paused, killed and restarted. Clocks drift, and wall clocks
 // jump. Lease requests are answered late or never, and may take effect after their timeout. Members
-// leave, join, and are downed by operators.
+// leave, join, and are downed by operators. Nodes leave before they are Up, and members crash after
+// they have accepted a node. Strangers, removed nodes and members send forged messages and frames.
+// Some seeds have small buffers. With lease-majority, the owner of the lease does not always lead.
 //
 // # Replicated data
 //
@@ -80,6 +85,8 @@
 //   - A living member is not downed while it cannot receive the notice.
 //   - A node with different settings does not get the coordinator, because this coordinator would
 //     refuse all other nodes.
+//   - A member sends no forged messages with which it becomes the coordinator or the oldest member,
+//     or downs other members: see docs/security.md.
 //   - With lease-majority, no node is paused and the broker does not fail during a cut, because the
 //     lease would expire.
 package sim

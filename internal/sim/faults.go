@@ -26,6 +26,8 @@ type fault struct {
 	weight int
 	// planned is true for an operator action, and for an event that harms no node.
 	planned bool
+	// strategy is the only downing strategy with this fault, unless it is empty.
+	strategy downing.Strategy
 	// do injects the fault. It returns false if the fault is not possible now.
 	do func(c *cluster) bool
 }
@@ -55,6 +57,10 @@ func faults() []fault {
 		{name: "lease store", weight: 3, do: leaseStoreTrouble},
 		{name: "misdelivery", weight: 1, planned: true, do: misdelivery},
 		{name: "garbage", weight: 1, planned: true, do: garbage},
+		{name: "hostile", weight: 3, planned: true, do: hostile},
+		{name: "early leave", weight: 2, planned: true, do: earlyLeave},
+		{name: "admission and crash", weight: 2, do: admissionAndCrash},
+		{name: "lease owner", weight: 10, strategy: downing.LeaseMajority, do: leaseOwner},
 	}
 }
 
@@ -68,7 +74,8 @@ func (c *cluster) injectFault() {
 	c.coverage.hit("clean cut", sideSurvives, 0) // creates the row, so that the report can show it as missing
 	var all []fault                              // each fault as often as its weight
 	for _, f := range faults() {
-		if f.planned || !c.shard.plan.Calm {
+		c.coverage.expect("fault", f.name)
+		if (f.planned || !c.shard.plan.Calm) && (f.strategy == "" || f.strategy == c.plan.Config.Downing.Strategy) {
 			all = append(all, slices.Repeat([]fault{f}, f.weight)...)
 		}
 	}

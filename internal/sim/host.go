@@ -33,6 +33,7 @@ type host struct {
 	data      *replicator
 	shards    *shardNode
 
+	joins    func()        // called when the node becomes a member
 	joined   time.Duration // when the node became a member
 	stopped  membership.Reason
 	observed observed
@@ -232,6 +233,9 @@ func (h *host) lifecycle(l membership.Life) {
 		h.data.stop()
 	case membership.Joined:
 		h.joined = h.c.w.Now()
+		if h.joins != nil {
+			h.p.After(0, h.joins)
+		}
 	case membership.Suspended, membership.Resumed:
 		h.shards.updateMembers()
 	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Connected:

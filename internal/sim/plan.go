@@ -14,8 +14,10 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/singleton"
@@ -204,6 +206,8 @@ func (c Coverage) add(n node.Counters) {
 	rows(c, "singleton", singleton.Younger, singleton.End, n.Became[:])
 	rows(c, "singleton message", singleton.HandOverToMe, singleton.InstanceGone, n.SingletonReceived[:])
 	c.hit("singleton", "stuck", n.Stuck)
+	c.hit("singleton message", "malformed", n.Malformed)
+	c.hit("singleton message", "refused", n.Refused)
 	c.hit("singleton message", "ignored", n.Ignored)
 	c.hit("lease", "loss reported", n.LeasesLost)
 	c.hit("node", "exit timed out", n.ExitTimeouts)
@@ -219,23 +223,33 @@ func required(table, row string) uint64 {
 	switch table + ": " + row {
 	case "singleton: stuck":
 		return 20 * enough // the two oldest nodes leave at the same time, one of them slowly
-	case "memory: fenced", "downing: orphaned":
+	case "memory: fenced", "downing: orphaned", "data dropped: " + replication.DropParts.String():
 		return 5 * enough
-	case "downing: " + splitbrain.Automatic.String(), "downing: " + splitbrain.Outgrown.String(), "downing: " + splitbrain.LeftToOwner.String():
-		return never // the experimental strategy is not simulated, static quorums are not exceeded, and an owner usually decides first
+	case "downing: " + splitbrain.Automatic.String(), "downing: " + splitbrain.Outgrown.String():
+		return never // the experimental strategy is not simulated, and static quorums are not exceeded
 	case "coordinator: " + coordinator.Repaired.String():
 		return never // no node writes impossible events
 	case "coordinator ended: " + coordinator.Diverged.String():
 		return never // no other node writes in its term
-	case "refused: " + shardcore.NoShard.String(), "refused: " + shardcore.BufferFull.String(), "refused: " + shardcore.NotHome.String():
-		return never // senders respect the number of shards, buffers are large, and a command rarely meets two regions that are not the home
+	case "refused: " + shardcore.NoShard.String(), "refused: " + shardcore.NotHome.String():
+		return never // senders respect the number of shards, and a command rarely meets two regions that are not the home
 	case "node: exit timed out":
 		return never
+	case "dropped: " + membership.DropUnknown.String(), "data dropped: " + replication.DropPruned.String(), "data dropped: " + replication.DropTooLarge.String():
+		return never // no node sends a welcome to another node, few deltas arrive that late, and the limit of a value is below that of a message
 	}
-	if table == "dropped" || table == "data dropped" {
-		return never // some messages are dropped only after protocol violations, and few arrive too late
+	if table == "link dropped" && !slices.Contains(forgedFrameDrops(), row) {
+		return never // the simulator has no handlers, and real frames are valid
 	}
 	return enough
+}
+
+// forgedFrameDrops are the reasons for which links drop forged frames.
+func forgedFrameDrops() (rows []string) {
+	for _, why := range []link.Reason{link.Malformed, link.Forged, link.WrongReceiver, link.WrongLane, link.TooLarge, link.UnknownType} {
+		rows = append(rows, why.String())
+	}
+	return rows
 }
 
 // Missing returns the events that must occur in this number of seeds and did not.

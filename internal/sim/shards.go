@@ -164,7 +164,7 @@ func (d *sharding) mustHappen() {
 		"replicated memory": {"loaded", "load failed", "updated", "update failed"},
 		"sharding": {
 			"second coordinator", "halted", "restarted", "stopped by force when it leaves", "coordinator stopped", "region has stopped", "lower term refused",
-			"entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
+			"malformed", "entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
 		},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
@@ -237,6 +237,9 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	p.Config.Shard.StopTimeout = p.Config.Coordinator.HandOffTimeout - 5*time.Second
 	if r.IntN(4) == 0 {
 		p.Config.RecoverNumber = 1 + r.IntN(4)
+	}
+	if small := rand.New(rand.NewPCG(seed, 0xb0ff)); !p.Calm && small.IntN(12) == 0 { //nolint:gosec // must be repeatable
+		p.Config.Region.BufferSize, p.Config.Shard.BufferSize = 20+small.IntN(200), 20+small.IntN(200)
 	}
 	p.ReplicatedMemory = remember && r.IntN(2) == 0
 	p.Config.Region.Settings = coordinator.Settings{

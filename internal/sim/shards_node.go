@@ -277,6 +277,10 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		s.countNote(&e.Notes[i])
 	}
 	for _, m := range e.Malformed {
+		if s.h.c.forging {
+			d.hit("sharding", "malformed")
+			continue
+		}
 		s.h.violate("messages-are-readable", "a message of %v: %v", m.From, m.Err)
 	}
 	for _, r := range e.Refused {

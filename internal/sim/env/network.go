@@ -188,6 +188,27 @@ func (w *Env) arrive(e *event) {
 	p.flush()
 }
 
+// Inject delivers a forged frame to a process, as if the carrier had authenticated the name of the
+// sender. The process counts it, and drops its messages.
+func (p *Process) Inject(from string, lane link.Lane, frame []byte) {
+	if p.links == nil || p.dead || p.paused {
+		return
+	}
+	e := p.links.Receive(p.Now(), lane, from, frame)
+	for _, d := range e.Deliver {
+		p.links.Consume(e.From, lane, d.Cost)
+	}
+	p.flush()
+}
+
+// Dropped returns how many frames and messages the links of a process have dropped, by reason.
+func (p *Process) Dropped() [link.Reasons]uint64 {
+	if p.links == nil {
+		return [link.Reasons]uint64{}
+	}
+	return p.links.Stats().Dropped
+}
+
 const maxFrame = 1 << 20
 
 // Send sends a message after the current event, in order and at most once on each lane. It returns
