@@ -11,7 +11,9 @@ import (
 // Budget bounds the memory of the input that waits on a node. The links to other nodes and the
 // accounts share it. An account may hold as many bytes as are free. One account therefore gets at
 // most half of the budget, and k accounts get equal shares and leave the same share free, so that
-// no account uses up the room of the others. Package link applies the same rule to each peer.
+// no account uses up the room of the others. Package link applies the same rule to each name. A
+// peer is at most three holders, two in package link and one for its commands, so it gets at most
+// three quarters of the budget.
 type Budget struct {
 	limit int64
 	links atomic.Int64
