@@ -101,7 +101,7 @@ func (h *host) forged(from identity.Node, m forgery) {
 			}
 		default:
 			to := h.p.Node()
-			if kind := membership.Kind(k); kind == membership.KindInitJoin || kind == membership.KindJoin || kind == membership.KindPing { //nolint:gosec // small
+			if kind := membership.Kind(k); kind == membership.KindInitJoin || kind == membership.KindJoin || kind == membership.KindPing {
 				to.UID = 0
 			}
 			h.received(env.Message{From: from, To: to, Kind: k, Data: m.data})

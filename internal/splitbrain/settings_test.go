@@ -91,7 +91,7 @@ func TestResolverBySize(t *testing.T) {
 		}
 		v := splitbrain.View{Leader: true}
 		for i := range size {
-			v.Members = append(v.Members, identity.Member{Node: node(string(rune('a' + i))), Status: identity.Up, UpNumber: int32(i + 1)}) //nolint:gosec // small
+			v.Members = append(v.Members, identity.Member{Node: node(string(rune('a' + i))), Status: identity.Up, UpNumber: int32(i + 1)})
 		}
 		r.Step(0, v)
 		v.Unreachable = []identity.Node{node("b")}

@@ -398,9 +398,9 @@ func TestVerifyChecksOrder(t *testing.T) {
 // Verify compares each snapshot of a type that is part of the program with the replayed state.
 func TestVerifyComparesSnapshots(t *testing.T) {
 	t.Parallel()
-	state := func(t testing.TB, owner string, usd int64, last ...int64) []byte {
-		t.Helper()
-		return pack(t, map[string]any{"Owner": owner, "Balance": map[string]int64{"USD": usd}, "Last": last})
+	state := func(tb testing.TB, owner string, usd int64, last ...int64) []byte {
+		tb.Helper()
+		return pack(tb, map[string]any{"Owner": owner, "Balance": map[string]int64{"USD": usd}, "Last": last})
 	}
 	for name, c := range map[string]struct {
 		change     func(f *fixture)

@@ -78,7 +78,8 @@ func TestReadOnlyOperator(t *testing.T) {
 	if _, err = data.Get(ctx, ddata.At{Node: "a"}, "hits", "majority"); err != nil {
 		t.Errorf("Get = %v, want a value", err)
 	}
-	if d, err := data.Diff(ctx, "", []string{"a", "b"}, 10); err != nil || d.Nodes[0].Err != nil || d.Nodes[1].Err != nil {
+	d, err := data.Diff(ctx, "", []string{"a", "b"}, 10)
+	if err != nil || d.Nodes[0].Err != nil || d.Nodes[1].Err != nil {
 		t.Errorf("Diff = %+v, %v, want the digests of both nodes", d, err)
 	}
 	regions := shards.Regions(ctx, []string{"a", "b"})

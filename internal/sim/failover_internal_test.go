@@ -80,7 +80,7 @@ func TestFailOver(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(name, " of ", size.nodes), func(t *testing.T) {
 				t.Parallel()
-				for seed := range uint64(size.seeds) { //nolint:gosec // not negative
+				for seed := range uint64(size.seeds) {
 					if took := failOver(t, seed, size.nodes, victim); took < size.least || took > size.most {
 						t.Errorf("seed %d: the shards answer again after %v, want %v to %v", seed, took, size.least, size.most)
 					}
