@@ -129,7 +129,7 @@ type selfError struct{}
 func (e selfError) Error() string { panic(e) }
 
 func refusals() []error {
-	return []error{selfError{}, errTear, (*fs.PathError)(nil), brokenError{}, fmt.Errorf("wrapped: %w", brokenError{}), fmt.Errorf("wrapped: %w", (*fs.PathError)(nil))}
+	return []error{errTear, selfError{}, (*fs.PathError)(nil), brokenError{}, fmt.Errorf("wrapped: %w", brokenError{}), fmt.Errorf("wrapped: %w", (*fs.PathError)(nil))}
 }
 
 func (d *diary) remind(ctx *diaryCtx[page], c remind) diaryDecision[page] {
