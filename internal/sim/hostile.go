@@ -355,10 +355,10 @@ func leaseOwner(c *cluster) bool {
 	others := filter(c.members(), func(h *host) bool { return h != owner && h.p.Node().Name != c.plan.Seeds[0] })
 	c.w.Logf("FAULT: the owner of the lease does not lead: %v", owner.p.Node())
 	crash := func(h *host) { // without a restart, which would down the node without a decision
-		c.faultEnded = c.w.Now()
 		h.kill()
-		c.notRestarted[h.p.Node().Name] = true
-		c.w.After(time.Minute, func() { delete(c.notRestarted, h.p.Node().Name) })
+		name := h.p.Node().Name
+		c.notRestarted[name] = true
+		c.runFault(time.Minute, name+" may start again", func() { delete(c.notRestarted, name) })
 	}
 	crash(others[0])
 	lease := owner.lease(c.plan.Config.Cluster + "-downing")
