@@ -22,11 +22,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
-	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/plugins/nats"
-	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/examples/internal/nodes"
 )
 
 const customer = "ann"
@@ -74,12 +71,12 @@ func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err er
 
 	s.patience = less
 	s.say("shop-2 crashes. Two nodes are a majority of three:\n\n")
-	s.crash(2)
+	s.Crash(2)
 	s.do(ctx, 1, "add 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)
 
 	s.say("shop-1 crashes as well. One node is not a majority; the write fails after %v:\n\n", less)
-	s.crash(1)
+	s.Crash(1)
 	s.do(ctx, 0, "add 1 jam", adding("r8", "jam", 1))
 	s.show(ctx, 0)
 	s.say("The jam is on shop-0 and spreads when the other nodes are reachable. The cluster removes nodes that stay unreachable:\nsee Config.Downing of package cluster.\n")
@@ -98,76 +95,33 @@ type shop struct {
 	patience time.Duration // time-out of a customer's operation
 	mu       sync.Mutex    // guards out
 
-	server *embedded.Server
-	nodes  []*cluster.Node
-	carts  []Carts
+	*nodes.Cluster
+	carts []Carts
 }
-
-const nodes = 3
 
 // open starts the nodes and returns when each has found the others. After an error the shop must be
 // closed as well.
 func (s *shop) open(ctx context.Context) (err error) {
-	if s.server, err = embedded.Start(embedded.Config{}); err != nil { //nolint:contextcheck // the server outlives the call
-		return err
-	}
-	for i := range nodes {
-		if err := s.add(ctx, fmt.Sprintf("shop-%d", i)); err != nil {
-			return err
-		}
-	}
-	for _, c := range s.carts { // until each node counts three replicas, one node could be a majority
-		if err := c.data.AwaitReplicas(ctx, nodes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *shop) add(ctx context.Context, name string) error {
-	self, err := identity.New(name)
-	if err != nil {
-		return err
-	}
-	carrier, err := nats.Connect(nats.Config{Access: s.server.Access(), Cluster: "shop", Self: self}) //nolint:contextcheck // the carrier outlives the call
-	if err != nil {
-		return err
-	}
-	node, err := cluster.Join(ctx, cluster.Config{Cluster: "shop", Carrier: carrier, Seeds: []string{"shop-0"}})
-	if err != nil {
-		return err
-	}
-	s.nodes = append(s.nodes, node)
-	if err = node.AwaitUp(ctx); err != nil {
+	if s.Cluster, err = nodes.Start(ctx, "shop", 3); err != nil {
 		return err
 	}
 	t, err := types()
 	if err != nil {
 		return err
 	}
-	data, err := ddata.Start(ctx, node, ddata.Config{Types: t})
-	if err != nil {
-		return err
+	replicators, err := s.Replicate(ctx, ddata.Config{Types: t})
+	for _, r := range replicators {
+		s.carts = append(s.carts, Carts{r})
 	}
-	s.carts = append(s.carts, Carts{data})
-	return nil
-}
-
-// crash ends a node without a leave.
-func (s *shop) crash(node int) {
-	s.nodes[node].Stop()
-	<-s.nodes[node].Done()
+	return err
 }
 
 // close ends all nodes. The nodes do not leave in order, because some of them have crashed.
 func (s *shop) close() error {
-	for i := range s.nodes {
-		s.crash(i)
-	}
-	if s.server == nil {
+	if s.Cluster == nil {
 		return nil
 	}
-	return s.server.Close()
+	return s.Close()
 }
 
 // do carries out an operation of the customer and prints its outcome.
