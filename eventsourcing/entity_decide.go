@@ -291,7 +291,7 @@ func (e *entity) mayPersist() error {
 	switch {
 	case e.host.opts.Recovery.readOnly():
 		return ErrReadOnly
-	case e.host.rt.journal == nil:
+	case e.host.journal == nil:
 		return ErrNoJournal
 	}
 	return nil
@@ -327,7 +327,7 @@ func (e *entity) applyOne(op *engine.Op, seqNr uint64, event any, record *journa
 
 // due encodes the state if a snapshot is due after a unit of n events.
 func (e *entity) due(op *engine.Op, n int, matched bool) *engine.State {
-	s := op.Due(n, matched && e.host.rt.snapshots != nil)
+	s := op.Due(n, matched && e.host.snapshots != nil)
 	if s == nil {
 		return nil
 	}

@@ -74,7 +74,7 @@ func (e *entity) perform(out *engine.Effects) {
 func (e *entity) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra == nil || len(e.extra.unsent) == 0 {
-		if e.host.rt.writer.Submit(&s.Request) {
+		if e.host.writer.Submit(&s.Request) {
 			return
 		}
 		e.machine.Block(true)
@@ -87,7 +87,7 @@ func (e *entity) submit(s *engine.Step) {
 func (e *entity) submitUnsent(out *engine.Effects) {
 	x := e.needExtra()
 	for len(x.unsent) > 0 {
-		if !e.host.rt.writer.Submit(&x.unsent[0].Request) {
+		if !e.host.writer.Submit(&x.unsent[0].Request) {
 			return
 		}
 		x.unsent = x.unsent[1:]
@@ -182,10 +182,10 @@ func (e *entity) fence(w journal.Write) {
 		rt.observe(func() { rt.obs.Fence(e.pid(), w.Expect+1) })
 	}
 	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid()), slog.Uint64("sequence_nr", w.Expect+1))
-	rt.writer.Reset(&e.stream)
+	e.host.writer.Reset(&e.stream)
 	f := &fenceWrite{entity: e}
 	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
-	rt.writer.Submit(&f.request) // a full writer calls Room later
+	e.host.writer.Submit(&f.request) // a full writer calls Room later
 }
 
 // Written implements groupcommit.Owner.
@@ -194,7 +194,7 @@ func (f *fenceWrite) Written(_ *groupcommit.Request, err error) {
 }
 
 // Room implements groupcommit.Owner.
-func (f *fenceWrite) Room() { f.entity.host.rt.writer.Submit(&f.request) }
+func (f *fenceWrite) Room() { f.entity.host.writer.Submit(&f.request) }
 
 // probe determines the writer of the records from a sequence number on.
 func (e *entity) probe(from uint64, writer string) {
@@ -205,7 +205,7 @@ func (e *entity) probe(from uint64, writer string) {
 	defer watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)()
 	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
 	in.Err = catchPanic(e.pid(), func() error {
-		for ev, err := range rt.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
+		for ev, err := range e.host.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
 			switch {
 			case err != nil:
 				return err

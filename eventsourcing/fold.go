@@ -53,11 +53,12 @@ func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string,
 	if err := checkIDs(id, pid); err != nil {
 		return Folded[S]{}, fmt.Errorf("fold: %w", err)
 	}
-	if rt.journal == nil {
+	from := rt.storageOf(typ.Name)
+	if from.journal == nil {
 		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
 	}
 	f := folding{
-		model: m, rt: rt, pid: pid, progress: new(atomic.Uint64),
+		model: m, rt: rt, store: from, pid: pid, progress: new(atomic.Uint64),
 		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
 	}
 	if opts.Replace != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // Overflow is the reaction to a command that arrives while the stash of its entity is full.
@@ -56,6 +57,10 @@ func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 type HostOptions struct {
 	hostOption
 
+	// Store holds the events and the snapshots of the type. Types with the same Store share the writer
+	// that batches their events. The runtime does not close the Store. Close it after the runtime. With
+	// package sharding, all nodes must use the same store. Defaults to Config.Store.
+	Store store.DB
 	// Recovery limits the events that entities replay when they start.
 	Recovery Recovery
 	// StashCapacity is the number of commands that may wait in an entity, and the number of
@@ -149,6 +154,8 @@ type Local[S, E any] struct{ host *host }
 
 // host is a Local without its type parameters.
 type host struct {
+	*storage
+
 	rt     *Runtime
 	model  *model
 	opts   HostOptions
@@ -205,11 +212,17 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	if m.events != nil && rt.journal == nil {
+	db := cmp.Or(opts.Store, rt.Store())
+	var j journal.Journal
+	var saved snapshot.Store
+	if db != nil {
+		j, saved = db.Journal(), db.Snapshots()
+	}
+	if m.events != nil && j == nil {
 		return nil, ErrNoJournal
 	}
-	if m.snapshots.configured() && rt.snapshots == nil {
-		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", m.name))
+	if m.snapshots.configured() && saved == nil {
+		rt.log.Warn("eventsourcing: the type saves snapshots, but its store has no snapshot store", slog.String("type", m.name))
 	}
 	h := &host{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
 	s := hosting.ShardingOf(opts.hostOption)
@@ -219,7 +232,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 	if opts.SharedJournal && (s != nil || len(m.parts) > 0) {
 		return nil, fmt.Errorf("%w: HostOptions.SharedJournal: package sharding, and types with Type.Parts, need one owner of each entity", ErrInvalid)
 	}
-	h.nodeLocal = (s != nil || opts.SharedJournal) && hosting.NodeLocal(rt.journal, rt.snapshots)
+	h.nodeLocal = (s != nil || opts.SharedJournal) && hosting.NodeLocal(j, saved)
 	if h.nodeLocal && m.snapshots.deleteEvents {
 		return nil, fmt.Errorf("%w: Type.Snapshots.DeleteEvents: the snapshot store is local to this node, and the journal is not: "+
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
@@ -233,7 +246,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		Overflow:      engine.Overflow(opts.Overflow),
 		MaxPending:    opts.MaxPending,
 		Sequential:    m.sequential,
-		Shared:        opts.SharedJournal && rt.journal != nil,
+		Shared:        opts.SharedJournal && j != nil,
 		MinBackoff:    opts.MinBackoff,
 		MaxBackoff:    opts.MaxBackoff,
 		Jitter:        opts.BackoffJitter,
@@ -243,7 +256,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		Signals:       len(m.signals) > 0 || len(m.parts) > 0,
 		Seed:          rt.seed,
 	}
-	if rt.snapshots != nil && !opts.Recovery.readOnly() {
+	if saved != nil && !opts.Recovery.readOnly() {
 		h.engine.SnapshotEvery = uint64(m.snapshots.every) //nolint:gosec // not negative, see validate
 		h.engine.KeepSnapshots = uint64(m.snapshots.keep)  //nolint:gosec // see above
 	}
@@ -254,6 +267,10 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		return nil, ErrClosed
 	case rt.hosts[m.name] != nil:
 		return nil, fmt.Errorf("%w: the runtime already hosts this type", ErrInvalid)
+	}
+	var err error
+	if h.storage, err = rt.storageFor(opts.Store); err != nil {
+		return nil, err
 	}
 	rt.hosts[m.name] = h
 	if opts.PassivateAfter > 0 {

@@ -25,6 +25,7 @@ const maxSnapshotAttempts = 3
 type folding struct {
 	model    *model
 	rt       *Runtime
+	store    *storage
 	pid      string
 	opts     Recovery
 	optional bool                                // treat a failing snapshot store as empty
@@ -42,7 +43,7 @@ type folding struct {
 
 func newFolding(h *host, pid string) folding {
 	return folding{
-		model: h.model, rt: h.rt, pid: pid, opts: h.opts.Recovery,
+		model: h.model, rt: h.rt, store: h.storage, pid: pid, opts: h.opts.Recovery,
 		optional: h.model.snapshots.optional, progress: new(atomic.Uint64),
 	}
 }
@@ -62,21 +63,21 @@ func (f *folding) run(ctx context.Context) error {
 }
 
 func (f *folding) once(ctx context.Context) error {
-	if f.rt.journal == nil {
+	if f.store.journal == nil {
 		return f.start()
 	}
 	if err := f.load(ctx); err != nil && !f.opts.Disabled {
 		return err
 	}
 	// This call follows the load, so that the journal has all events that the snapshot covers.
-	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
+	highest, err := f.store.journal.HighestSequenceNr(ctx, f.pid)
 	if err != nil {
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)
 	}
 	f.progress.Add(1)
 	if f.opts.Disabled {
 		// The next event must not precede the last one, or the snapshot if that one is deleted.
-		for ev, err := range f.rt.journal.Replay(ctx, f.pid, max(highest, 1), highest) {
+		for ev, err := range f.store.journal.Replay(ctx, f.pid, max(highest, 1), highest) {
 			if err != nil {
 				return fmt.Errorf("replay %q: %w", f.pid, err)
 			}
@@ -102,7 +103,7 @@ func (f *folding) once(ctx context.Context) error {
 // continues applies the events that the journal has stored after f.seqNr. An error may leave a part
 // of them applied.
 func (f *folding) continues(ctx context.Context) error {
-	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
+	highest, err := f.store.journal.HighestSequenceNr(ctx, f.pid)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)
@@ -122,12 +123,12 @@ func (f *folding) start() (err error) {
 
 // load starts with the newest matching snapshot that can be decoded, or with an empty instance.
 func (f *folding) load(ctx context.Context) error {
-	if f.rt.snapshots == nil || f.opts.DisableSnapshots {
+	if f.store.snapshots == nil || f.opts.DisableSnapshots {
 		return f.start()
 	}
 	criteria := f.criteria()
 	for range maxSnapshotAttempts {
-		s, err := f.rt.snapshots.Load(ctx, f.pid, criteria)
+		s, err := f.store.snapshots.Load(ctx, f.pid, criteria)
 		f.progress.Add(1)
 		switch {
 		case errors.Is(err, snapshot.ErrNotFound):
@@ -178,7 +179,7 @@ func (f *folding) criteria() snapshot.Criteria {
 // replay applies the events after f.seqNr up to a sequence number. It fails if an event is missing.
 func (f *folding) replay(ctx context.Context, to uint64) error {
 	var decoded []any
-	for ev, err := range f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to)) {
+	for ev, err := range f.rt.filter.Apply(f.pid, f.store.journal.Replay(ctx, f.pid, f.seqNr+1, to)) {
 		if err != nil {
 			return fmt.Errorf("replay %q: %w", f.pid, err)
 		}
@@ -229,7 +230,7 @@ func (f *folding) applyAll(decoded []any, record Recorded) error {
 
 // recover starts the recovery of a new instance in the background.
 func (e *entity) recover() {
-	if w := e.host.rt.writer; w != nil {
+	if w := e.host.writer; w != nil {
 		w.Reset(&e.stream)
 	}
 	asked, info := time.Now(), RecoveryInfo{PersistenceID: e.pid(), Context: context.Background()}

@@ -13,12 +13,14 @@ import (
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/loop"
+	"github.com/refold-io/refold/journal"
 )
 
 // remoteEntities implements Entities for a node that hosts no entities.
 type remoteEntities[S any] struct {
-	rt *Runtime // may be nil
-	to *remoteTarget
+	rt      *Runtime // may be nil
+	listing hosting.Listing
+	to      *remoteTarget
 }
 
 // Ref implements Entities.
@@ -29,7 +31,14 @@ func (r remoteEntities[S]) Start(ctx context.Context, id string) error { return 
 
 // IDs implements Entities.
 func (r remoteEntities[S]) IDs(ctx context.Context) iter.Seq2[string, error] {
-	return r.rt.ids(ctx, r.to.name)
+	var from journal.Journal
+	switch {
+	case r.listing.Store != nil:
+		from = r.listing.Store.Journal()
+	case r.rt != nil:
+		from = r.rt.storageOf(r.listing.Type).journal
+	}
+	return listIDs(ctx, from, r.listing.Type)
 }
 
 // Wake implements Entities. It does nothing, because this node hosts no entities.
@@ -61,8 +70,8 @@ type remote[S any] struct{ replies replyCodec }
 var _ hosting.Remote[Entities[any], *Runtime] = (*remote[any])(nil)
 
 // Entities implements hosting.Remote.
-func (*remote[S]) Entities(rt *Runtime, typeName string, route func(hosting.Message) error) Entities[S] {
-	return remoteEntities[S]{rt, &remoteTarget{name: typeName, route: route}}
+func (*remote[S]) Entities(rt *Runtime, l hosting.Listing, route func(hosting.Message) error) Entities[S] {
+	return remoteEntities[S]{rt, l, &remoteTarget{name: l.Type, route: route}}
 }
 
 // NewMessage implements hosting.Carrier.

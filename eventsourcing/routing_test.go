@@ -159,7 +159,7 @@ func newRemoteNode(t *testing.T) *remoteNode {
 	}
 	a.host = sharding.Host
 	answers := newRemote()
-	remote := answers.Entities(nil, "traveller", func(m hosting.Message) error {
+	remote := answers.Entities(nil, hosting.Listing{Type: "traveller"}, func(m hosting.Message) error {
 		if !m.Take() {
 			return nil
 		}
@@ -315,7 +315,7 @@ func encodeAndDecode(t *testing.T, err error) error {
 
 // answerWith returns the result of Ask for an encoded reply.
 func answerWith(ctx context.Context, data []byte) (stamp, error) {
-	remote := newRemote().Entities(nil, "traveller", func(m hosting.Message) error {
+	remote := newRemote().Entities(nil, hosting.Listing{Type: "traveller"}, func(m hosting.Message) error {
 		m.AnswerEncoded(data)
 		return nil
 	})

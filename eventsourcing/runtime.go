@@ -24,7 +24,6 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/fielderror"
-	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/replayfilter"
 	"github.com/refold-io/refold/journal"
@@ -34,8 +33,8 @@ import (
 
 // Config configures a Runtime. The zero value is a runtime whose entities persist nothing.
 type Config struct {
-	// Store holds the events and the snapshots. The runtime does not close it. Defaults to none:
-	// then entities persist nothing.
+	// Store holds the events and the snapshots of all types without a HostOptions.Store. The runtime
+	// does not close it. Defaults to none: then the entities of these types persist nothing.
 	Store store.DB
 	// Logger receives the log. Defaults to none.
 	Logger *slog.Logger
@@ -96,7 +95,8 @@ func (c Config) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Runtime runs entities over one journal and one snapshot store. It is safe for concurrent use.
+// Runtime runs entities over a journal and a snapshot store, see Config.Store and HostOptions.Store.
+// It is safe for concurrent use.
 type Runtime struct {
 	clock
 	propagation
@@ -104,11 +104,8 @@ type Runtime struct {
 	cfg       Config
 	log       *slog.Logger
 	obs       *Observer
-	watched   bool            // the observer observes commands
-	journal   journal.Journal // with a circuit breaker; nil for none
-	snapshots snapshot.Store  // with a circuit breaker; nil for none
+	watched   bool // the observer observes commands
 	filter    *replayfilter.Filter
-	writer    *groupcommit.Writer
 	workers   *workers
 	effects   sync.Pool // of *engine.Effects
 	ops       sync.Pool // of *engine.Op
@@ -125,16 +122,17 @@ type Runtime struct {
 	writers   atomic.Uint64
 	deletions [64]chan struct{} // see lockDeletions
 
-	mu     sync.RWMutex
-	hosts  map[string]*host
-	closed bool
-	ended  chan struct{} // Close has ended
+	mu       sync.RWMutex
+	hosts    map[string]*host
+	storages []*storage // of Config.Store, then those of HostOptions.Store
+	closed   bool
+	ended    chan struct{} // Close has ended
 }
 
 // propagation gives package sharding access to Observer.Inject and Observer.Extract.
 type propagation = hosting.Propagation
 
-// Open starts a runtime. Close it before the journal and the snapshot store.
+// Open starts a runtime. Close it before the stores that it uses.
 func Open(cfg Config) (*Runtime, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -158,44 +156,17 @@ func Open(cfg Config) (*Runtime, error) {
 	if r.filter, err = replayfilter.New(cfg.ReplayFilter); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	if err := r.openStore(cfg); err != nil {
+	own, err := r.openStorage(cfg.Store)
+	if err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
+	r.storages = []*storage{own}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.workers = newWorkers(cfg.Workers, &r.effects)
 	r.recovery.limit = cfg.MaxRecoveries
 	r.stores.limit = 16
 	r.probes.limit = 16
 	return r, nil
-}
-
-// openStore puts circuit breakers around the journal and the snapshot store, and starts the writer.
-func (r *Runtime) openStore(cfg Config) error {
-	if cfg.Store == nil {
-		return nil
-	}
-	cfg.JournalBreaker.OnChange = observeEach(r, cfg.JournalBreaker.OnChange)
-	cfg.SnapshotBreaker.OnChange = observeEach(r, cfg.SnapshotBreaker.OnChange)
-	if s := cfg.Store.Snapshots(); s != nil {
-		guarded, err := snapshot.WithBreaker(s, cfg.SnapshotBreaker)
-		if err != nil {
-			return err
-		}
-		r.snapshots = guarded
-	}
-	j := cfg.Store.Journal()
-	if j == nil {
-		return nil
-	}
-	guarded, err := journal.WithBreaker(j, cfg.JournalBreaker)
-	if err != nil {
-		return err
-	}
-	r.journal = guarded
-	wc := cfg.Writer
-	wc.OnCommit = observeEach(r, cfg.Observer.Commit)
-	r.writer, err = groupcommit.New(guarded, wc)
-	return err
 }
 
 // Store returns Config.Store, nil if there is none.
@@ -219,7 +190,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	r.closed = true
-	hosts := slices.Collect(maps.Values(r.hosts))
+	hosts, storages := slices.Collect(maps.Values(r.hosts)), r.storages
 	r.mu.Unlock()
 
 	var errs []error
@@ -260,8 +231,10 @@ func (r *Runtime) Close(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("user code still runs: %w", context.Cause(ctx)))
 		}
 	}
-	if r.writer != nil {
-		errs = append(errs, r.writer.Close(ctx))
+	for _, s := range storages {
+		if s.writer != nil {
+			errs = append(errs, s.writer.Close(ctx))
+		}
 	}
 	go func() {
 		<-quiet

@@ -87,8 +87,8 @@ func (e *entity) save(s *engine.State) {
 	md := e.metadata(s)
 	began := time.Now()
 	err := ErrNoSnapshots
-	if rt.snapshots != nil {
-		err = rt.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
+	if e.host.snapshots != nil {
+		err = e.host.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
 	}
 	if rt.obs.Snapshot != nil {
 		info := SnapshotInfo{PersistenceID: e.pid(), SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err}
@@ -154,16 +154,16 @@ func (e *entity) removeEvents(r DeleteEvents) bool {
 // remaining snapshot would cover them. It restores the newest snapshot if another process has
 // deleted events in the meantime that only this snapshot covers.
 func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error {
-	r := e.host.rt
-	if r.snapshots == nil {
+	h := e.host
+	if h.snapshots == nil {
 		return ErrNoSnapshots
 	}
 	if bad := c.CheckDelete(); bad != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, bad)
 	}
-	defer r.lockDeletions(e.pid())()
+	defer h.rt.lockDeletions(e.pid())()
 	remains := func(md snapshot.Metadata) bool { return !c.Matches(md) }
-	before, err := r.deletedTo(ctx, e.pid())
+	before, err := h.deletedTo(ctx, e.pid())
 	if err == nil && before > 0 {
 		_, err = e.cover(ctx, before, remains)
 	}
@@ -171,22 +171,22 @@ func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error
 		return fmt.Errorf("events up to %d are deleted: %w", before, err)
 	}
 	var newest snapshot.Snapshot // if it is to be deleted
-	for md, err := range r.snapshots.List(ctx, e.pid(), snapshot.Latest()) {
+	for md, err := range h.snapshots.List(ctx, e.pid(), snapshot.Latest()) {
 		if err == nil && c.Matches(md) {
-			newest, err = r.snapshots.Load(ctx, e.pid(), c)
+			newest, err = h.snapshots.Load(ctx, e.pid(), c)
 		}
 		if err != nil && !errors.Is(err, snapshot.ErrCorrupt) && !errors.Is(err, snapshot.ErrNotFound) {
 			return err
 		}
 		break
 	}
-	if err = r.snapshots.Delete(ctx, e.pid(), c); err != nil || newest.SequenceNr == 0 {
+	if err = h.snapshots.Delete(ctx, e.pid(), c); err != nil || newest.SequenceNr == 0 {
 		return err
 	}
-	after, err := r.deletedTo(ctx, e.pid())
+	after, err := h.deletedTo(ctx, e.pid())
 	if err == nil && after > before {
 		if _, err = e.cover(ctx, after, remains); err != nil {
-			err = cmp.Or(r.snapshots.Save(ctx, newest), err)
+			err = cmp.Or(h.snapshots.Save(ctx, newest), err)
 		}
 	}
 	return err
@@ -201,52 +201,52 @@ func (r *Runtime) lockDeletions(pid string) (unlock func()) {
 }
 
 // deletedTo returns the sequence number of the last deleted event.
-func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
-	if r.journal == nil {
+func (s *storage) deletedTo(ctx context.Context, pid string) (uint64, error) {
+	if s.journal == nil {
 		return 0, nil
 	}
-	for ev, err := range r.journal.Replay(ctx, pid, 1, journal.MaxSequenceNr) {
+	for ev, err := range s.journal.Replay(ctx, pid, 1, journal.MaxSequenceNr) {
 		if err != nil {
 			return 0, err
 		}
 		return ev.SequenceNr - 1, nil
 	}
-	return r.journal.HighestSequenceNr(ctx, pid)
+	return s.journal.HighestSequenceNr(ctx, pid)
 }
 
 // deleteEvents deletes the events up to d.UpTo. Unless d.Abandon is set, a stored snapshot must
 // cover them. deleteEvents restores this snapshot if another process has deleted it in the
 // meantime.
 func (e *entity) deleteEvents(ctx context.Context, d DeleteEvents) error {
-	r := e.host.rt
-	if r.journal == nil {
+	h := e.host
+	if h.journal == nil {
 		return ErrNoJournal
 	}
-	defer r.lockDeletions(e.pid())()
+	defer h.rt.lockDeletions(e.pid())()
 	if d.Abandon {
-		return r.journal.DeleteTo(ctx, e.pid(), d.UpTo)
+		return h.journal.DeleteTo(ctx, e.pid(), d.UpTo)
 	}
 	s, err := e.cover(ctx, d.UpTo, snapshot.Latest().Matches)
 	if err != nil {
 		return err
 	}
-	err = r.journal.DeleteTo(ctx, e.pid(), d.UpTo)
-	for _, failed := range r.snapshots.List(ctx, e.pid(), snapshot.At(s.SequenceNr)) {
+	err = h.journal.DeleteTo(ctx, e.pid(), d.UpTo)
+	for _, failed := range h.snapshots.List(ctx, e.pid(), snapshot.At(s.SequenceNr)) {
 		return cmp.Or(err, failed)
 	}
-	return cmp.Or(err, r.snapshots.Save(ctx, s))
+	return cmp.Or(err, h.snapshots.Save(ctx, s))
 }
 
 // cover returns the newest snapshot that counts, that covers the events up to a sequence number,
 // and that can be decoded. If there is none, the error matches ErrNotCovered. A recovery tries as
 // many snapshots.
 func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Metadata) bool) (s snapshot.Snapshot, failed error) {
-	r, c, tried, failed := e.host.rt, snapshot.Latest(), 0, ErrNotCovered
-	if r.snapshots == nil || e.host.nodeLocal {
+	h, c, tried, failed := e.host, snapshot.Latest(), 0, ErrNotCovered
+	if h.snapshots == nil || h.nodeLocal {
 		return s, failed
 	}
 	c.MinSequenceNr = upTo
-	for md, err := range r.snapshots.List(ctx, e.pid(), c) {
+	for md, err := range h.snapshots.List(ctx, e.pid(), c) {
 		switch {
 		case err != nil:
 			return s, err
@@ -255,7 +255,7 @@ func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Me
 		case tried == maxSnapshotAttempts:
 			return s, failed
 		}
-		if s, err = r.snapshots.Load(ctx, e.pid(), snapshot.At(md.SequenceNr)); err == nil {
+		if s, err = h.snapshots.Load(ctx, e.pid(), snapshot.At(md.SequenceNr)); err == nil {
 			_, err = e.host.model.restore(e.pid(), s.Manifest, s.Payload)
 		}
 		if err == nil {

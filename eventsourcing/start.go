@@ -23,17 +23,17 @@ func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 }
 
 func (h *host) ids(ctx context.Context) iter.Seq2[string, error] {
-	return h.rt.ids(ctx, h.model.name)
+	return listIDs(ctx, h.journal, h.model.name)
 }
 
-// ids yields the IDs of the entities of a type. The runtime may be nil.
-func (r *Runtime) ids(ctx context.Context, typeName string) iter.Seq2[string, error] {
+// listIDs yields the IDs of the entities of a type. The journal may be nil.
+func listIDs(ctx context.Context, from journal.Journal, typeName string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if r == nil || r.journal == nil {
+		if from == nil {
 			yield("", fmt.Errorf("list type %q: %w", typeName, ErrNoJournal))
 			return
 		}
-		lister, ok := journal.As[journal.IDLister](r.journal)
+		lister, ok := journal.As[journal.IDLister](from)
 		if !ok {
 			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, typeName))
 			return

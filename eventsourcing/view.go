@@ -32,11 +32,12 @@ type Viewed[E any] struct {
 // View follows the events of one entity. It neither writes nor starts the entity. It is safe for
 // concurrent use.
 type View[E any] struct {
-	rt     *Runtime
-	events *codec.Registry
-	pid    string
-	opts   ViewOptions
-	apply  func(Viewed[E]) error
+	rt       *Runtime
+	typeName string
+	events   *codec.Registry
+	pid      string
+	opts     ViewOptions
+	apply    func(Viewed[E]) error
 
 	mu   sync.Mutex // held during an update
 	last uint64
@@ -51,7 +52,7 @@ func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions,
 		return nil, fmt.Errorf("view: %w", err)
 	}
 	switch {
-	case rt.journal == nil:
+	case rt.storageOf(typ.Name).journal == nil:
 		return nil, fmt.Errorf("view of %q: %w", pid, ErrNoJournal)
 	case typ.Events == nil:
 		return nil, fmt.Errorf("%w: view of %q: Type.Events is missing", ErrInvalid, pid)
@@ -64,7 +65,7 @@ func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions,
 	case opts.Interval == 0:
 		opts.Interval = 5 * time.Second
 	}
-	return &View[E]{rt: rt, events: typ.Events, pid: pid, opts: opts, apply: apply, last: opts.After}, nil
+	return &View[E]{rt: rt, typeName: typ.Name, events: typ.Events, pid: pid, opts: opts, apply: apply, last: opts.After}, nil
 }
 
 // SequenceNr returns the sequence number of the last event that was applied.
@@ -79,7 +80,7 @@ func (v *View[E]) Update(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var decoded []any
-	for ev, err := range v.rt.journal.Replay(ctx, v.pid, v.last+1, journal.MaxSequenceNr) {
+	for ev, err := range v.rt.storageOf(v.typeName).journal.Replay(ctx, v.pid, v.last+1, journal.MaxSequenceNr) {
 		if err != nil {
 			return fmt.Errorf("view of %q: %w", v.pid, err)
 		}

@@ -45,7 +45,7 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
-	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) {
+	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
 		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil}
 		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
 		hosting.Shard(&options, connection)
@@ -71,7 +71,7 @@ func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Run
 			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
-		return remoteOf(protocol).Entities(rt, protocol.Name, s.route), nil
+		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store}, s.route), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", protocol.Name, err)
@@ -158,8 +158,8 @@ func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.entities.Ref(
 // returns the errors of an Ask. As for an Ask, the context should have a deadline.
 func (r *Region[S]) Start(ctx context.Context, id string) error { return r.entities.Start(ctx, id) }
 
-// IDs implements eventsourcing.Entities. It lists the journal of the runtime of this node, and thus
-// the entities of all nodes that share it.
+// IDs implements eventsourcing.Entities. It lists the journal of the type on this node, and thus the
+// entities of all nodes that share it: that of Options.Host.Store, or of the runtime.
 func (r *Region[S]) IDs(ctx context.Context) iter.Seq2[string, error] { return r.entities.IDs(ctx) }
 
 // Wake implements eventsourcing.Entities. It waits until the region is registered with a

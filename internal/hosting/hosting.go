@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // Signal is implemented by types that embed IsSignal. Programs can't add signals.
@@ -291,8 +292,16 @@ type Remote[E, R any] interface {
 	// Entities returns the entities of a type. The runtime lists the IDs and may be nil. route
 	// receives each message and must not block. An error of route means that the message was not
 	// handed over and will not be answered.
-	Entities(rt R, typeName string, route func(Message) error) E
+	Entities(rt R, l Listing, route func(Message) error) E
 	Carrier
+}
+
+// Listing describes the IDs of a type to a node that hosts no entities of it.
+type Listing struct {
+	// Type is the name of the type.
+	Type string
+	// Store holds the events. nil means the store of the runtime.
+	Store store.DB
 }
 
 // RemoteAccess is embedded in eventsourcing.Protocol. A new T is the Remote.
