@@ -55,10 +55,13 @@ type input struct {
 type stops uint8
 
 const (
-	stopIdle  stops = 1 << iota // stop if the entity has no work
-	stopDrain                   // after the messages in the mailbox
-	stopKill                    // at once, because the runtime ends
-	stopForce                   // at once, by hosting.Host.Kill
+	stopIdle   stops = 1 << iota // stop if the entity has no work
+	stopMoved                    // after the messages in the mailbox, by hosting.Host.Drain
+	stopClosed                   // after the messages in the mailbox, because the host closes
+	stopKill                     // at once, because the runtime ends
+	stopForce                    // at once, by hosting.Host.Kill
+
+	stopDrain = stopMoved | stopClosed
 )
 
 // extra holds the fields that few entities need.
@@ -246,8 +249,8 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 		if e.absent {
 			e.host.remove(e, out)
 		}
-		if ended && idle && !e.gone && e.host.hooks.Busy != nil {
-			e.host.hooks.Busy(e.id())
+		if ended && idle && !e.gone && !e.machine.Parting() {
+			e.busy()
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -285,7 +288,7 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 		requested = 0
 	}
 	if mailbox.Len() == 0 && e.machine.Vacant() && e.commanded && e.host.leaves {
-		e.handleStops(stopIdle, &mailbox, out)
+		e.stopIdle(nil, out)
 	}
 	ended = true
 	return again
@@ -304,12 +307,15 @@ func (e *entity) deliver(env *engine.Envelope, out *engine.Effects) {
 
 // handleStops stops the instance. The messages are those that wait at a Kill.
 func (e *entity) handleStops(s stops, messages *engine.Queue, out *engine.Effects) {
-	if s&stopIdle != 0 && !e.hasTimers() && !e.hasArrivals() {
-		e.step(engine.Input{Kind: engine.Idle}, out)
-		e.passivates = e.passivates || e.absent
+	if s&stopIdle != 0 {
+		e.stopIdle(e.farewell(StopIdle), out)
 	}
 	if s&stopDrain != 0 {
-		e.step(engine.Input{Kind: engine.Drain}, out)
+		reason := StopMoved
+		if s&stopClosed != 0 {
+			reason = StopClosed
+		}
+		e.step(engine.Input{Kind: engine.Drain, Env: e.farewell(reason)}, out)
 	}
 	if s&(stopForce|stopKill) != 0 {
 		in := engine.Input{Kind: engine.Kill}
@@ -318,6 +324,30 @@ func (e *entity) handleStops(s stops, messages *engine.Queue, out *engine.Effect
 		}
 		e.step(in, out)
 		e.reject(messages, out)
+	}
+}
+
+// stopIdle stops the entity if it has no work.
+func (e *entity) stopIdle(farewell *engine.Envelope, out *engine.Effects) {
+	if e.hasTimers() || e.hasArrivals() {
+		return
+	}
+	e.step(engine.Input{Kind: engine.Idle, Env: farewell}, out)
+	e.passivates = e.passivates || e.absent || e.machine.Parting()
+}
+
+// farewell returns the Stopping signal, nil if the type does not handle it.
+func (e *entity) farewell(reason StopReason) *engine.Envelope {
+	if !e.host.farewells {
+		return nil
+	}
+	return &engine.Envelope{Message: Stopping{Reason: reason}, Signal: true}
+}
+
+// busy reports that the entity stays in memory after hosting.Host.Passivate.
+func (e *entity) busy() {
+	if f := e.host.hooks.Busy; f != nil {
+		f(e.id())
 	}
 }
 

@@ -51,6 +51,9 @@ func (e *entity) perform(out *engine.Effects) {
 		}
 	}
 	if out.Recover {
+		if out.Stopped && e.passivates {
+			e.busy() // a message arrived while the entity handled its Stopping signal
+		}
 		e.absent, e.passivates = false, false
 		e.recover()
 	}

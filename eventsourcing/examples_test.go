@@ -16,7 +16,12 @@ import (
 // hosted opens a runtime with a journal in memory that hosts one type. A real program returns these
 // errors; see the package example.
 func hosted[S, E any](typ eventsourcing.Type[S, E]) (*eventsourcing.Runtime, *eventsourcing.Local[S, E]) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
+	return hostedOn(store.Of(inmem.NewJournal(), nil), typ)
+}
+
+// hostedOn is hosted with a database.
+func hostedOn[S, E any](db store.DB, typ eventsourcing.Type[S, E]) (*eventsourcing.Runtime, *eventsourcing.Local[S, E]) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
 	if err != nil {
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -168,6 +169,7 @@ type host struct {
 	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
 	nodeLocal bool
 	leaves    bool          // an entity without events does not stay in memory
+	farewells bool          // the type handles Stopping
 	count     atomic.Int64  // entities in the shards
 	empty     chan struct{} // closed when the host is closed and no entity is left
 	once      sync.Once
@@ -238,6 +240,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
 	}
 	h.leaves = m.events != nil && !h.hooks.Remembered
+	h.farewells = m.signals[reflect.TypeFor[Stopping]()] != nil
 	for i := range h.shards {
 		h.shards[i].entities = make(map[string]*entity)
 	}
@@ -424,7 +427,7 @@ func (h *host) close() {
 	if h.sweep != nil {
 		h.sweep.Stop()
 	}
-	h.each(func(e *entity) { e.stop(stopDrain) })
+	h.each(func(e *entity) { e.stop(stopClosed) })
 	h.checkEmpty()
 }
 

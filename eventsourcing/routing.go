@@ -172,7 +172,7 @@ func (h shardedHost) Wake(ctx context.Context, covers func(id string) bool) (sta
 func (h shardedHost) Passivate(id string) bool { return h.stop(id, stopIdle) }
 
 // Drain implements hosting.Host.
-func (h shardedHost) Drain(id string) bool { return h.stop(id, stopDrain) }
+func (h shardedHost) Drain(id string) bool { return h.stop(id, stopMoved) }
 
 // Kill implements hosting.Host.
 func (h shardedHost) Kill(id string) bool { return h.stop(id, stopForce) }

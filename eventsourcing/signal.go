@@ -36,6 +36,39 @@ type PersistRejected struct {
 	Err error
 }
 
+// Stopping is the last signal of an instance: the entity is about to leave memory. The handler may
+// persist events and save a snapshot first. The entity stops when these are stored and the callbacks
+// of the effect have run. An entity whose type has no handler stops at once.
+//
+// The signal follows the commands that the entity had received, and it arrives at most once per
+// instance. Commands and signals that arrive later are meant for the next instance: they start it, or
+// go to the node to which the shard has moved. Commands that the entity has stashed fail with
+// ErrStopped, unless the handler returns UnstashAll: then they are handled before the entity stops.
+//
+// No Stopping signal reaches an instance that stops itself (Effect.Stop, Effect.Passivate), that fails,
+// or that is killed: at the end of the context of Runtime.Close, or at the time limit of a hand-off (see
+// sharding.Tuning.HandOffTimeout), which also ends a handler whose writes take too long. An entity
+// without events that leaves memory because it has no work receives none.
+type Stopping struct {
+	signal
+
+	Reason StopReason
+}
+
+// StopReason is the reason of a Stopping signal.
+type StopReason uint8
+
+const (
+	// StopIdle means that the entity was idle, or that its shard had more entities than its limit. See
+	// HostOptions.PassivateAfter and sharding.Options.Passivation.
+	StopIdle StopReason = iota
+	// StopMoved means that the shard of the entity leaves this node: for another node, or because the
+	// node or the region shuts down.
+	StopMoved
+	// StopClosed means that the runtime closes.
+	StopClosed
+)
+
 // signalOf converts the signals of the engine and returns other messages unchanged.
 func signalOf(message any) any {
 	switch s := message.(type) {

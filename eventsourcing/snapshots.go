@@ -95,16 +95,27 @@ func (e *entity) save(s *engine.State) {
 		rt.observe(func() { rt.obs.Snapshot(info) })
 	}
 	if err != nil {
-		e.notify(SnapshotFailed{Metadata: md, Err: fmt.Errorf("save the snapshot of %q at %d: %w", e.pid(), s.SequenceNr, err)})
+		e.snapshotFailed(s, fmt.Errorf("save the snapshot of %q at %d: %w", e.pid(), s.SequenceNr, err))
 	} else {
 		e.notify(SnapshotSaved{Metadata: md})
 		if s.Retain > 0 {
 			e.retain(s.Retain)
 		}
 	}
-	if s.Request == nil {
-		e.post(engine.Input{Kind: engine.Saved})
+	if s.Awaited {
+		e.post(engine.Input{Kind: engine.Saved, Saved: s})
 	}
+}
+
+// snapshotFailed reports a failed save to the entity, or to the log if the entity waits for the save
+// to stop.
+func (e *entity) snapshotFailed(s *engine.State, err error) {
+	failed := SnapshotFailed{Metadata: e.metadata(s), Err: err}
+	if s.Awaited && s.Request != nil {
+		e.unhandledSignal(failed)
+		return
+	}
+	e.notify(failed)
 }
 
 // retain deletes the snapshots up to a sequence number. With DeleteEvents, it deletes the events up

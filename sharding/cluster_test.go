@@ -35,6 +35,7 @@ import (
 type (
 	diaryCtx[R any]      = eventsourcing.Context[diary, wrote, R]
 	diaryDecision[R any] = eventsourcing.Decision[diary, wrote, R]
+	diaryEffect          = eventsourcing.Effect[diary, wrote, eventsourcing.None]
 
 	// write adds a page. The reply has the node of the diary.
 	write struct {
@@ -187,7 +188,8 @@ type world struct {
 	options    sharding.Options
 	limits     transport.Config
 	made       func(id string) // is called when a diary is made
-	hung       chan struct{}   // if not nil, writes of node a hang until it is closed
+	stopping   func(*diary, *diaryCtx[eventsourcing.None], eventsourcing.Stopping) diaryEffect
+	hung       chan struct{} // if not nil, writes of node a hang until it is closed
 	log        *journalled
 	nodes      map[string]*host
 	order      []*host
@@ -304,6 +306,9 @@ func (w *world) start(name string, roles ...string) *host {
 			made(id)
 			return &diary{node: name}
 		}
+	}
+	if w.stopping != nil {
+		typ.Signals = eventsourcing.Signals(eventsourcing.OnSignal(w.stopping))
 	}
 	var err error
 	h.region, err = sharding.Host(w.Context(), h.Node, h.rt, typ, w.opts(h))

@@ -24,7 +24,8 @@ type Behavior interface {
 // Input is one event for the machine. Kind selects the fields in use.
 type Input struct {
 	Kind InputKind
-	// Env is the message of Deliver.
+	// Env is the message of Deliver. For Idle and Drain, it is the farewell: a signal that the
+	// instance handles before it stops; nil means none.
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
@@ -39,6 +40,8 @@ type Input struct {
 	LastNr uint64
 	// Next is, for Probed, the record that follows LastNr.
 	Next Record
+	// Saved is the snapshot of Saved.
+	Saved *State
 }
 
 // Record is the record that a probe finds after the entity's own events.
@@ -74,7 +77,7 @@ const (
 	Refreshed
 	// Woken reports that the back-off has elapsed.
 	Woken
-	// Saved reports that the save of a due snapshot has ended.
+	// Saved reports that the save of a snapshot has ended.
 	Saved
 	// Continue resumes work after Effects.More and after Block.
 	Continue
@@ -116,8 +119,8 @@ type Effects struct {
 	Answers []Answer
 	// Requests are carried out now. They are opaque to the machine.
 	Requests []any
-	// Save requests snapshots. The shell answers a snapshot without a Request with Saved, after the
-	// deletions that follow it have ended.
+	// Save requests snapshots. The shell answers a snapshot that is Awaited with Saved, after the
+	// deletions that follow the save have ended.
 	Save []*State
 	// Recover requests a recovery with a new instance. The shell resets the stream first.
 	Recover bool

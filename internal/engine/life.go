@@ -62,7 +62,7 @@ func (m *Machine) recovered(in Input, out *Effects) {
 	if m.cfg.SnapshotEvery > 0 && in.Recovery.Replayed >= m.cfg.SnapshotEvery && !m.saving {
 		if s := m.b.State(); s != nil {
 			s.SequenceNr, s.Time = m.applied, m.lastTime
-			m.saving = true
+			m.saving, s.Awaited = true, true
 			out.Save = append(out.Save, s)
 		}
 	}
@@ -99,7 +99,7 @@ func (m *Machine) recoveryFailed(reason error, out *Effects) {
 func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 	out.Cause = cause
 	switch {
-	case m.draining && m.stash.n == 0:
+	case m.ends() && m.stash.n == 0:
 		m.stopped(out)
 	case cause == nil:
 		m.recover(out)
@@ -141,7 +141,7 @@ func (m *Machine) refoldBroken(out *Effects) {
 	switch {
 	case errors.As(cause, &recovery):
 		m.recoveryFailed(recovery.Err, out)
-	case m.draining && m.stash.n == 0:
+	case m.ends() && m.stash.n == 0:
 		m.stopped(out)
 	case again:
 		m.backOff(cause, out)
@@ -208,8 +208,9 @@ func (m *Machine) backoff() time.Duration {
 	return d + time.Duration(float64(d)*m.cfg.Jitter*float64(h%1024)/1024)
 }
 
-func (m *Machine) drain(out *Effects) {
+func (m *Machine) drain(farewell *Envelope, out *Effects) {
 	m.draining, m.stopping = true, true
+	m.part(farewell)
 	if m.phase == absent || m.phase == backingOff {
 		m.stopped(out)
 	}
@@ -220,6 +221,7 @@ func (m *Machine) drain(out *Effects) {
 func (m *Machine) stopped(out *Effects) {
 	why := cmp.Or(m.killed, ErrStopped)
 	m.stopping = m.draining
+	m.parting = nil
 	m.phase = absent
 	m.writer = ""
 	out.Stopped = true

@@ -87,6 +87,8 @@ type Machine struct {
 	first Queue                // signals for the first turn after a recovery
 	later map[*Envelope]uint32 // messages with a later reply, by order of arrival
 
+	parting *parting // nil unless the instance stops with a farewell
+
 	ops         int32 // in the pending list
 	finishes    int32 // steps that wait only for earlier steps
 	calls       int32 // callbacks
@@ -135,14 +137,12 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	case Woken:
 		m.woken(out)
 	case Saved:
-		m.saving = false
+		m.saved(in.Saved)
 	case Continue:
 	case Idle:
-		if m.Resting() {
-			m.stopped(out)
-		}
+		m.idle(in.Env, out)
 	case Drain:
-		m.drain(out)
+		m.drain(in.Env, out)
 	case Kill:
 		m.kill(in.Err, out)
 	}
@@ -320,7 +320,7 @@ func (m *Machine) number(s *Step, out *Effects) {
 		w.Events[i].Time = m.lastTime
 	}
 	if s.state != nil {
-		s.state.SequenceNr, s.state.Time = m.applied, m.lastTime
+		s.state.SequenceNr, s.state.Time, s.state.Awaited = m.applied, m.lastTime, true
 		m.saving = true
 	}
 	if m.unitTail == nil {
@@ -357,7 +357,13 @@ const stepsPerPump = 64
 func (m *Machine) pump(out *Effects) (more bool) {
 	for n := 0; ; n++ {
 		m.advance(out)
-		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) || m.stash.n == 0 {
+		if m.phase == ready && m.head == nil && m.outstanding == 0 && m.settled(out) {
+			return false
+		}
+		if m.sayFarewell(out) {
+			continue
+		}
+		if m.stash.n == 0 {
 			return false
 		}
 		if !m.canDecide() {
@@ -378,7 +384,7 @@ func (m *Machine) settled(out *Effects) bool {
 	switch {
 	case m.broken != nil:
 		m.refoldBroken(out)
-	case m.stopping && m.stash.n == 0:
+	case m.stopping && m.stash.n == 0 && m.parted():
 		m.stopped(out)
 	default:
 		return false

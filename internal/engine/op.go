@@ -105,6 +105,8 @@ type State struct {
 	Payload  []byte
 	// Request is the explicit request for the snapshot, nil for a snapshot that was due.
 	Request any
+	// Awaited reports that the machine waits for the end of the save. The machine sets it.
+	Awaited bool
 	// SequenceNr and Time are those of the last event in the state. The machine sets them.
 	SequenceNr uint64
 	Time       time.Time

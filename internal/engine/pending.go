@@ -136,6 +136,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 	for _, r := range op.Requests {
 		switch r := r.(type) {
 		case *State:
+			m.awaitSave(r)
 			out.Save = append(out.Save, r)
 		case resolve:
 			m.resolve(r, op, out)

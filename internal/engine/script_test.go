@@ -36,6 +36,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// farewell is the signal of the commands idle and drain.
+type farewell struct{}
+
 // script is a machine with its disk, driven line by line.
 type script struct {
 	t        *testing.T
@@ -47,6 +50,7 @@ type script struct {
 	disk     disk
 	sent     []*engine.Step  // handed out and not answered
 	lost     []journal.Write // may still land
+	saves    []*engine.State // awaited by the machine and not answered
 	fence    *journal.Write
 	probe    uint64
 	writers  int
@@ -105,7 +109,7 @@ func (s *script) printf(format string, args ...any) {
 //	probed [fails]  the probe is answered from the disk
 //	recovered [fails] [replayed=n]
 //	wait duration   time passes
-//	woken, saved, idle, drain, kill, block, unblock
+//	woken, saved, idle [farewell], drain [farewell], kill, block, unblock
 //	leave name      a caller stops waiting
 //	disk            prints the stored records
 //	state           prints the state of the machine
@@ -143,11 +147,17 @@ func (s *script) do(d *datadriven.TestData) string {
 			d.Fatalf(s.t, "%v", err)
 		}
 		s.now = s.now.Add(pause)
-	case "idle", "drain", "kill", "saved", "woken":
-		kind := map[string]engine.InputKind{
-			"idle": engine.Idle, "drain": engine.Drain, "kill": engine.Kill, "saved": engine.Saved, "woken": engine.Woken,
+	case "saved":
+		saved := s.saves[0]
+		s.saves = s.saves[1:]
+		s.step(engine.Input{Kind: engine.Saved, Saved: saved})
+	case "idle", "drain", "kill", "woken":
+		kind := map[string]engine.InputKind{"idle": engine.Idle, "drain": engine.Drain, "kill": engine.Kill, "woken": engine.Woken}
+		in := engine.Input{Kind: kind[d.Cmd]}
+		if d.HasArg("farewell") {
+			in.Env = &engine.Envelope{Message: farewell{}, Signal: true}
 		}
-		s.step(engine.Input{Kind: kind[d.Cmd]})
+		s.step(in)
 	default:
 		s.journal(d)
 	}
@@ -328,6 +338,9 @@ func (s *script) print() {
 		line := fmt.Sprintf("save %d [%s]", st.SequenceNr, st.Payload)
 		if st.Retain > 0 {
 			line += fmt.Sprintf(" retain %d", st.Retain)
+		}
+		if st.Awaited {
+			s.saves = append(s.saves, st)
 		}
 		s.printf("%s", line)
 	}

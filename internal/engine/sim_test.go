@@ -311,7 +311,7 @@ func (n *node) possible(can []func()) []func() {
 		})
 	}
 	if len(can) > 0 && n.sim.chance(3) {
-		can = append(can, func() { n.step(engine.Input{Kind: engine.Idle}) })
+		can = append(can, func() { n.step(engine.Input{Kind: engine.Idle, Env: n.farewell()}) })
 	}
 	return can
 }
@@ -574,8 +574,8 @@ func (n *node) save(st *engine.State) {
 	} else if want := strings.Join(s.disk[:st.SequenceNr].events(), " "); string(st.Payload) != want {
 		s.errorf("a snapshot at %d of %q, want %q", st.SequenceNr, st.Payload, want)
 	}
-	if st.Request == nil {
-		n.inputs = append(n.inputs, func() { n.step(engine.Input{Kind: engine.Saved}) })
+	if st.Awaited {
+		n.inputs = append(n.inputs, func() { n.step(engine.Input{Kind: engine.Saved, Saved: st}) })
 	}
 }
 
@@ -671,9 +671,18 @@ func (n *node) released(name, value string) {
 	s.acked = max(s.acked, len(seen))
 }
 
+// farewell returns the farewell of an instance, for every other instance.
+func (n *node) farewell() *engine.Envelope {
+	if n.sim.chance(50) {
+		return nil
+	}
+	n.sim.hits["farewell"]++
+	return &engine.Envelope{Message: farewell{}, Signal: true}
+}
+
 // finish drains a machine at the end.
 func (n *node) finish() {
-	n.step(engine.Input{Kind: engine.Drain})
+	n.step(engine.Input{Kind: engine.Drain, Env: n.farewell()})
 	for range 1000 {
 		can := n.possible(nil)
 		if len(can) == 0 {

@@ -183,6 +183,7 @@ func TestChaos(t *testing.T) {
 	simulate(t, func(seed uint64) *simulation {
 		s := newSimulation(seed)
 		s.chaos = true
+		s.signals["farewell"] = parse("persist(bye) save then(bye){persist(gone)}")
 		kinds := slices.Concat(everyday, stashing, stopping, deferring, nesting)
 		if s.chance(30) {
 			s.async = true
@@ -193,7 +194,7 @@ func TestChaos(t *testing.T) {
 		s.run()
 		s.checkAnswers()
 		return s
-	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2")
+	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2", "farewell")
 }
 
 // TestShared runs two or more machines with Config.Shared over one journal. No reply may be stale, also
@@ -203,6 +204,7 @@ func TestShared(t *testing.T) {
 	simulate(t, func(seed uint64) *simulation {
 		s := newSimulation(seed)
 		s.chaos, s.cfg.Shared = true, true
+		s.signals["farewell"] = parse("persist(bye) save")
 		kinds := everyday
 		if s.chance(50) {
 			kinds = slices.Concat(kinds, stashing, stopping)
