@@ -54,6 +54,10 @@
 //     entity or an unknown command does not.
 //   - The destination is looked up at each transmission. It may be created later, move to another
 //     node, or be unavailable for some time.
+//   - A destination is an entity of the sender's runtime, of a region or a proxy of its cluster node
+//     (also one with another runtime), or of a runtime that was passed to Runtime.Connect. A delivery
+//     to another type is sent again until the type appears. The log reports each attempt, and the
+//     signal Unconfirmed has the error, which matches eventsourcing.ErrUnknownType.
 //
 // # Caveats
 //

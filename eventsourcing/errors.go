@@ -56,7 +56,8 @@ var (
 	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")
 	// ErrWrongReply means that the reply does not have the type that the command declares.
 	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")
-	// ErrUnknownType means that the runtime does not host this type of entity.
+	// ErrUnknownType means that a part of an entity, such as a delivery.Outbox, sends a command to
+	// a type that its runtime cannot reach: see Runtime.Connect.
 	ErrUnknownType = errors.New("eventsourcing: no host for the type")
 	// ErrInvalid is matched by errors about configurations, and by the errors of handlers that return
 	// an invalid effect.

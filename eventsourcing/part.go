@@ -132,12 +132,13 @@ func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	} else {
 		env.Caller = &from
 	}
-	r.mu.RLock()
-	h := r.hosts[s.Type]
-	r.mu.RUnlock()
-	err := fmt.Errorf("%w %q", ErrUnknownType, s.Type)
-	if h != nil {
+	var err error
+	if h := r.hostOf(s.Type); h != nil {
 		err = h.deliver(s.ID, env)
+	} else if route := hosting.FindRoute(r, s.Type); route != nil {
+		err = route(hosting.NewMessage(s.ID, env, false))
+	} else {
+		err = fmt.Errorf("%w %q: neither the runtime, nor a region, a proxy or a connected runtime has it", ErrUnknownType, s.Type)
 	}
 	if err == nil {
 		return

@@ -100,6 +100,7 @@ func (c Config) validate() error {
 type Runtime struct {
 	clock
 	propagation
+	routes //nolint:unused // the functions of package hosting use it
 
 	cfg       Config
 	log       *slog.Logger
@@ -122,15 +123,68 @@ type Runtime struct {
 	writers   atomic.Uint64
 	deletions [64]chan struct{} // see lockDeletions
 
-	mu       sync.RWMutex
-	hosts    map[string]*host
-	storages []*storage // of Config.Store, then those of HostOptions.Store
-	closed   bool
-	ended    chan struct{} // Close has ended
+	mu          sync.RWMutex
+	hosts       map[string]*host
+	storages    []*storage   // of Config.Store, then those of HostOptions.Store
+	connections []connection // that lead to this runtime
+	closed      bool
+	ended       chan struct{} // Close has ended
 }
 
 // propagation gives package sharding access to Observer.Inject and Observer.Extract.
 type propagation = hosting.Propagation
+
+// routes lets package sharding add the entities of its regions and proxies.
+type routes = hosting.Routes //nolint:unused // see Runtime
+
+// Connect lets the parts of entities of this runtime, such as a delivery.Outbox, reach the entities
+// that another runtime of the process hosts. It works in one direction and reaches no runtimes beyond
+// the other one. A type that this runtime hosts itself has precedence. The connection ends with the
+// other runtime, so a program that opens that runtime again also connects it again.
+//
+// The regions and proxies of a cluster's node need no Connect: each runtime that was passed to
+// sharding.Host or sharding.Proxy reaches all of them. The error matches ErrInvalid if other is nil
+// or r, or ErrClosed if it is closed.
+func (r *Runtime) Connect(other *Runtime) error {
+	if other == nil || other == r {
+		return fmt.Errorf("%w: connect: the other runtime is nil or the same one", ErrInvalid)
+	}
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if other.closed {
+		return fmt.Errorf("connect: the other runtime: %w", ErrClosed)
+	}
+	end := hosting.AddRoutes(r, func(typeName string) func(hosting.Message) error {
+		if h := other.hostOf(typeName); h != nil {
+			return h.route
+		}
+		return nil
+	})
+	other.connections = append(slices.DeleteFunc(other.connections, connection.ended), connection{r, end})
+	return nil
+}
+
+// connection is the effect of a Connect, as the other runtime knows it.
+type connection struct {
+	from *Runtime
+	end  func()
+}
+
+func (c connection) ended() bool {
+	select {
+	case <-c.from.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// hostOf returns the host of a type, nil if the runtime does not host it.
+func (r *Runtime) hostOf(typeName string) *host {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.hosts[typeName]
+}
 
 // Open starts a runtime. Close it before the stores that it uses.
 func Open(cfg Config) (*Runtime, error) {
@@ -190,6 +244,11 @@ func (r *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	r.closed = true
+	hosts := slices.Collect(maps.Values(r.hosts))
+	for _, c := range r.connections {
+		c.end()
+	}
+	r.connections = nil
 	hosts, storages := slices.Collect(maps.Values(r.hosts)), r.storages
 	r.mu.Unlock()
 

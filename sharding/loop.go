@@ -144,6 +144,9 @@ func (s *shell) handlePanic() {
 // terminate releases everything that belongs to the shell and waits for its goroutines.
 func (s *shell) terminate() {
 	s.router.remove(s)
+	if s.disconnect != nil {
+		s.disconnect()
+	}
 	left := s.inbox.Close()
 	s.closePaths()
 	for m := range s.machine.Messages() { // none, unless the region has failed

@@ -86,6 +86,14 @@ func (rt *router) find(name string) *shell {
 	return rt.shells[name]
 }
 
+// routeTo returns the route to the entities of a type, nil if the node has no region or proxy of it.
+func (rt *router) routeTo(name string) func(hosting.Message) error {
+	if s := rt.find(name); s != nil {
+		return s.route
+	}
+	return nil
+}
+
 // receiveCoordinatorMessage receives a message between coordinators and regions. A message for an
 // unknown type is dropped: its region has not started, or has ended.
 func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Message) {

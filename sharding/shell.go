@@ -74,6 +74,7 @@ type shell struct {
 
 	background    sync.WaitGroup
 	hooks         []func()
+	disconnect    func()        // ends the access of the runtime to the router; nil on a proxy without a runtime
 	ready         chan struct{} // closed at the first registration
 	nodeEnded     chan struct{} // closed when the membership of the node has ended
 	regionStopped chan struct{} // closed when all goroutines and entities of the region have ended
@@ -151,6 +152,9 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	s.router.mu.Lock()
 	s.router.shells[s.name], s.router.regions[s.name] = s, r
 	s.router.mu.Unlock()
+	if s.runtime != nil { // its entities reach all types of the node
+		s.disconnect = hosting.AddRoutes(s.runtime, s.router.routeTo)
+	}
 	s.updateMembers() //nolint:contextcheck // the loop uses its own context
 	s.background.Go(func() { s.followMembers(s.ctx) })
 	s.background.Go(func() { s.followJoin(s.ctx) })

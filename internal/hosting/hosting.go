@@ -14,6 +14,8 @@ package hosting
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
@@ -284,6 +286,48 @@ func Inject(runtime interface{ propagation() *Propagation }, ctx context.Context
 // Extract returns a context with the values that Inject has put into metadata.
 func Extract(runtime interface{ propagation() *Propagation }, ctx context.Context, metadata []byte) context.Context { //nolint:revive // see above
 	return runtime.propagation().extract(ctx, metadata)
+}
+
+// Routes find the entities of types that a runtime does not host. An eventsourcing.Runtime embeds
+// them. They are safe for concurrent use.
+type Routes struct {
+	mu      sync.RWMutex
+	finders []*RouteFinder
+}
+
+// RouteFinder returns the function that passes on messages to the entities of a type, nil for an
+// unknown type. Neither function may block. An error of the result means that the message was not
+// passed on and will not be answered.
+type RouteFinder func(typeName string) func(Message) error
+
+func (r *Routes) routes() *Routes { return r }
+
+// AddRoutes lets parts of a runtime's entities reach the entities of further types. The earliest
+// RouteFinder that knows a type has precedence. The function remove ends the effect.
+func AddRoutes(runtime interface{ routes() *Routes }, find RouteFinder) (remove func()) {
+	r := runtime.routes()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finders = append(slices.Clip(r.finders), &find)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.finders = slices.DeleteFunc(slices.Clone(r.finders), func(f *RouteFinder) bool { return f == &find })
+	}
+}
+
+// FindRoute returns the route to the entities of a type, nil if there is none.
+func FindRoute(runtime interface{ routes() *Routes }, typeName string) func(Message) error {
+	r := runtime.routes()
+	r.mu.RLock()
+	finders := r.finders // never changed in place
+	r.mu.RUnlock()
+	for _, find := range finders {
+		if route := (*find)(typeName); route != nil {
+			return route
+		}
+	}
+	return nil
 }
 
 // Remote gives package sharding access to entities on other nodes. E is eventsourcing.Entities, R
