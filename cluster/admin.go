@@ -24,6 +24,7 @@ type adminCommand string
 
 const (
 	adminState   adminCommand = "state"
+	adminJoin    adminCommand = "join"
 	adminLeave   adminCommand = "leave"
 	adminDown    adminCommand = "down"
 	adminPrepare adminCommand = "prepare-for-shutdown"
@@ -32,7 +33,7 @@ const (
 type adminRequest struct {
 	Command adminCommand `json:"command"`
 	// Node is the member that is to leave or to be downed. It is a name, or a name and a UID in the
-	// format of identity.Node.String.
+	// format of identity.Node.String. For the command join, it is the name of the seed.
 	Node string `json:"node,omitempty"`
 	// After is the member after which the page of members begins.
 	After string `json:"after,omitempty"`
@@ -53,7 +54,7 @@ func newAdminService() *adminrpc.Service {
 	return &adminrpc.Service{
 		Package: ownService, Missing: errNoService,
 		Commands: map[string]transport.AdminRight{
-			string(adminState): transport.AdminRead,
+			string(adminState): transport.AdminRead, string(adminJoin): transport.AdminAct,
 			string(adminLeave): transport.AdminAct, string(adminDown): transport.AdminAct, string(adminPrepare): transport.AdminAct,
 		},
 	}
@@ -113,14 +114,22 @@ const (
 	maxObservers     = 10 // of an unreachable member
 )
 
-// serveAdmin makes the node available to operators once it is a member.
+// serveAdmin makes the node available to operators once it is a member. A node without seeds is
+// available before, but only under its name: an operator may order it to join.
 func (n *Node) serveAdmin() {
+	own := newAdminService()
+	n.HandleAdmin(ownService, own.Commands, adminrpc.Serve(own, n.admin))
+	if len(n.cfg.Seeds) == 0 {
+		n.admitOperators(n.transport.HandleNamedAdmin)
+	}
 	if s, err := n.until(n.base, func(s *State) bool { return s.Joined || s.Stopped }); err != nil || s.Stopped {
 		return
 	}
-	own := newAdminService()
-	n.HandleAdmin(ownService, own.Commands, adminrpc.Serve(own, n.admin))
-	if err := n.transport.HandleAdmin(n.handleAdmin); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	n.admitOperators(n.transport.HandleAdmin)
+}
+
+func (n *Node) admitOperators(handle func(transport.AdminHandler) error) {
+	if err := handle(n.handleAdmin); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		n.out.Log(slog.LevelWarn, "admin: operators cannot reach this node", slog.Any("error", err))
 	}
 }
@@ -146,7 +155,8 @@ type adminHandler struct {
 // handler; nil removes the handler. A request is a JSON object with the name of the service in the
 // field "service" and one of the commands in the field "command". A reply is a JSON object with
 // errors in the field "error". Packages that build on this one use HandleAdmin. The service
-// "cluster" is that of this package. Operators can reach a node once it is a member.
+// "cluster" is that of this package. Operators can reach a node once it is a member. They
+// can reach a node without Config.Seeds from its start, under its name.
 //
 // The handler receives a request only if it has one of the commands, uses the right that this
 // command requires, and Config.Authorize permits it. The node writes a log line for each request
@@ -244,6 +254,8 @@ func (n *Node) admin(ctx context.Context, _ string, r *adminRequest) (reply admi
 		} else {
 			err = n.Down(ctx, member)
 		}
+	case adminJoin:
+		err = n.JoinVia(ctx, r.Node)
 	case adminPrepare:
 		err = n.PrepareForShutdown(ctx)
 	default:
@@ -373,6 +385,17 @@ func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	}
 	all.More = false
 	return all, nil
+}
+
+// Join orders a node that was started without Config.Seeds to join the cluster through the member
+// with the name seed, as Node.JoinVia does. If both names are equal, the node founds a cluster: make
+// sure that no other node of the cluster runs. Join returns before the node is a member. The node
+// must be named: a node that is not a member does not answer requests to any node.
+func (a *Admin) Join(ctx context.Context, node, seed string) error {
+	if node == "" {
+		return invalid("join through %q: the name of the node is missing", seed)
+	}
+	return a.command(ctx, node, adminRequest{Command: adminJoin, Node: seed})
 }
 
 // Leave lets a member leave the cluster, as Node.Leave does. The member is a name, or a name and a

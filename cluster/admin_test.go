@@ -70,6 +70,43 @@ func TestAdminCommands(t *testing.T) {
 	})
 }
 
+// An operator orders nodes without seeds to found and to join a cluster. Until then, such a node
+// answers requests to its name only.
+func TestAdminJoin(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.seeds = nil
+		a, b := w.start("a"), w.start("b")
+		synctest.Wait()
+		admin := cluster.NewAdmin(w.network.Operator("root"))
+		if _, err := admin.State(w.Context(), ""); !errors.Is(err, transport.ErrNoNode) {
+			w.Errorf("State of any node before the first join: %v, want ErrNoNode", err)
+		}
+		if s, err := admin.State(w.Context(), "b"); err != nil || s.Self != b.Self().String() || len(s.Members) != 0 {
+			w.Errorf("State of b before it joins: %+v, %v, want no members", s, err)
+		}
+		if err := admin.Leave(w.Context(), "b", "b"); !errors.Is(err, cluster.ErrNotMember) {
+			w.Errorf("Leave of b before it joins: %v, want ErrNotMember", err)
+		}
+		if err := admin.Join(w.Context(), "b", "no name"); err == nil || !strings.Contains(err.Error(), "no name") {
+			w.Errorf("Join through an invalid name: %v, want an error with the name", err)
+		}
+		if err := admin.Join(w.Context(), "", "a"); !errors.Is(err, cluster.ErrInvalid) {
+			w.Errorf("Join of any node: %v, want ErrInvalid", err)
+		}
+		must(w.T, admin.Join(w.Context(), "a", "a"))
+		w.allUp(a)
+		synctest.Wait()
+		if s, err := admin.State(w.Context(), ""); err != nil || s.Self != a.Self().String() {
+			w.Errorf("State of any node while only a is a member: %+v, %v, want the state of a", s, err)
+		}
+		must(w.T, admin.Join(w.Context(), "b", "a"))
+		w.allUp(a, b)
+		must(w.T, admin.Join(w.Context(), "b", "x")) // has no effect on a member
+		w.allUp(a, b)
+	})
+}
+
 // Requests for the service of another package are passed to its handler.
 func TestHandleAdmin(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,8 @@ type Config struct {
 
 	// Seeds are names of nodes through which the node joins, in the same order on all nodes. List
 	// three, on different machines: the first seed founds a cluster if no other seed replies. Join
-	// requires at least one seed. Without seeds, Start does not join; use Node.JoinVia.
+	// requires at least one seed. Without seeds, Start does not join: use Node.JoinVia, or the
+	// command "refold cluster join".
 	Seeds []string
 	// Roles are the roles of the node: at most 64, none beginning with "dc-". Defaults to none.
 	Roles []string

@@ -35,8 +35,9 @@ const (
 type AdminHandler func(ctx context.Context, operator string, right AdminRight, request []byte) []byte
 
 type admin struct {
-	serveMu sync.Mutex // held while the carrier starts to serve requests
-	serving bool
+	serveMu   sync.Mutex // held while the carrier starts to serve requests
+	serves    bool       // requests to the name of the node
+	servesAny bool       // also requests to any node
 
 	// Transport.mu guards the rest.
 
@@ -105,7 +106,13 @@ func (s *adminSlots) end(operator string) (next adminRequest, ok bool) {
 // HandleAdmin sets the handler of requests by operators and replaces an earlier one. Operators can
 // find the node from the first call on. The error matches errors.ErrUnsupported if the carrier does
 // not support operators.
-func (t *Transport) HandleAdmin(h AdminHandler) error {
+func (t *Transport) HandleAdmin(h AdminHandler) error { return t.handleAdmin(h, true) }
+
+// HandleNamedAdmin is like HandleAdmin for a node that cannot answer for its cluster yet: the node
+// receives no requests that are addressed to any node. HandleAdmin may be called later.
+func (t *Transport) HandleNamedAdmin(h AdminHandler) error { return t.handleAdmin(h, false) }
+
+func (t *Transport) handleAdmin(h AdminHandler, servesAny bool) error {
 	carrier, ok := t.carrier.(AdminCarrier)
 	if !ok {
 		return fmt.Errorf("transport: serve operators at %v: carrier: %w", t.self, errors.ErrUnsupported)
@@ -113,20 +120,25 @@ func (t *Transport) HandleAdmin(h AdminHandler) error {
 	t.mu.Lock()
 	t.admin.handler = h
 	t.mu.Unlock()
-	t.admin.serveMu.Lock()
-	defer t.admin.serveMu.Unlock()
-	if t.admin.serving || h == nil {
+	a := &t.admin
+	a.serveMu.Lock()
+	defer a.serveMu.Unlock()
+	if h == nil || a.servesAny || a.serves && !servesAny {
 		return nil
 	}
-	serve := func(r AdminRequest) {
+	begin := carrier.ServeNamedAdmin
+	if servesAny {
+		begin = carrier.ServeAdmin
+	}
+	err := begin(func(r AdminRequest) {
 		if err := t.queueAdmin(r); err != nil {
 			r.Reply(nil, err)
 		}
-	}
-	if err := carrier.ServeAdmin(serve); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("transport: serve operators at %v: %w", t.self, err)
 	}
-	t.admin.serving = true
+	a.serves, a.servesAny = true, servesAny
 	return nil
 }
 

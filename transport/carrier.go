@@ -67,9 +67,12 @@ type Receiver interface {
 // AdminCarrier is implemented by a Carrier through which operators can send requests to its node.
 // Operators are people and their tools.
 type AdminCarrier interface {
+	// ServeNamedAdmin begins to receive requests that are addressed to the node by its name. It is
+	// called at most once, after Start and before ServeAdmin. handle is used as in ServeAdmin.
+	ServeNamedAdmin(handle func(AdminRequest)) error
 	// ServeAdmin begins to receive requests that are addressed to the node by its name or to any
 	// node of the cluster. It is called at most once, after Start. handle does not block, and is
-	// not called after Close has returned.
+	// not called after Close has returned. It replaces the argument of ServeNamedAdmin.
 	ServeAdmin(handle func(AdminRequest)) error
 }
 

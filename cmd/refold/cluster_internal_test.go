@@ -46,6 +46,15 @@ const patience = "2m"
 // join starts a node and waits until it is up.
 func (l *lab) join(name string) *cluster.Node {
 	l.t.Helper()
+	n := l.start(name, l.seeds...)
+	if err := n.AwaitUp(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+func (l *lab) start(name string, seeds ...string) *cluster.Node {
+	l.t.Helper()
 	self, err := identity.New(name)
 	if err != nil {
 		l.t.Fatal(err)
@@ -54,8 +63,8 @@ func (l *lab) join(name string) *cluster.Node {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	n, err := cluster.Join(l.t.Context(), cluster.Config{
-		Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3",
+	n, err := cluster.Start(cluster.Config{
+		Cluster: "lab", Carrier: carrier, Seeds: seeds, Roles: []string{"teller"}, Version: "1.2.3",
 		PhaseTimeout: map[cluster.Phase]time.Duration{ // long enough to leave in order on a busy machine
 			cluster.PhaseLeave: 2 * time.Minute, cluster.PhaseStopRegions: 2 * time.Minute, cluster.PhaseExiting: 2 * time.Minute, cluster.PhaseExitingDone: 2 * time.Minute,
 		},
@@ -64,9 +73,6 @@ func (l *lab) join(name string) *cluster.Node {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { n.Stop(); <-n.Done() })
-	if err := n.AwaitUp(l.t.Context()); err != nil {
-		l.t.Fatal(err)
-	}
 	return n
 }
 
@@ -150,6 +156,55 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("leave of the last member: exit status %d, %s%s; want 0 and \"is gone\"", status, out, stderr)
 	}
 	<-a.Done()
+}
+
+// Nodes that were started without seeds form a cluster when an operator orders them to.
+func TestClusterJoin(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b, c := l.start("a"), l.start("b"), l.start("c")
+	for _, test := range []struct {
+		args []string
+		want string // in the error
+	}{
+		{[]string{"b"}, "expected either SEED or --found"},
+		{[]string{"b", "a", "--found"}, "expected either SEED or --found"},
+		{[]string{"b", "b"}, "cannot join through itself"},
+		{[]string{"b", "a"}, "no node"}, // no member can answer
+		{[]string{"x", "--found"}, "no node"},
+	} {
+		if status, _, stderr := l.run(t.Context(), append([]string{"join"}, test.args...)...); status != 2 || !strings.Contains(stderr, test.want) {
+			t.Errorf("join %q: exit status %d, %s; want 2 and %q", test.args, status, stderr, test.want)
+		}
+	}
+	for _, name := range []string{"a", "b", "c"} { // operators reach a node soon after its start
+		for status := 2; status == 2 && t.Context().Err() == nil; {
+			status, _, _ = l.run(t.Context(), "members", "--ask", name)
+		}
+	}
+	if status, out, stderr := l.run(t.Context(), "join", "--wait", "a", "--found"); status != 0 || out != "a founds the cluster\na is a member\n" {
+		t.Fatalf("join --found: exit status %d, printed %q, %s; want 0 and two lines", status, out, stderr)
+	}
+	if status, _, stderr := l.run(t.Context(), "join", "b", "c"); status != 2 || !strings.Contains(stderr, "not a member: c") {
+		t.Errorf("join through a node that has not joined: exit status %d, %s; want 2 and \"not a member: c\"", status, stderr)
+	}
+	if b.State().Joined {
+		t.Fatal("b is a member after rejected commands")
+	}
+	if status, out, stderr := l.run(t.Context(), "join", "--wait", "b", "a"); status != 0 || out != "b joins through a\nb is a member\n" {
+		t.Fatalf("join: exit status %d, printed %q, %s; want 0 and two lines", status, out, stderr)
+	}
+	if status, _, stderr := l.run(t.Context(), "join", "c", "b"); status != 0 {
+		t.Fatalf("join of c: exit status %d, %s; want 0", status, stderr)
+	}
+	for _, n := range []*cluster.Node{a, b, c} {
+		if err := n.AwaitUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, member := a.State().Member(b.Self()); !member {
+		t.Error("b is not a member in the state of a")
+	}
 }
 
 func TestClusterWatch(t *testing.T) {

@@ -23,6 +23,7 @@ type Carrier struct {
 	mu       sync.Mutex
 	receiver transport.Receiver
 	take     func(transport.AdminRequest) // nil if it accepts no operator requests
+	takesAny bool                         // take accepts requests to any node
 	closed   bool
 	running  sync.WaitGroup
 }

@@ -299,22 +299,32 @@ func (n *Network) fate(p parcel) (copies int, delay time.Duration) {
 	return copies, delay
 }
 
+// ServeNamedAdmin implements transport.AdminCarrier.
+func (c *Carrier) ServeNamedAdmin(take func(transport.AdminRequest)) error {
+	return c.serveAdmin(take, false)
+}
+
 // ServeAdmin implements transport.AdminCarrier.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
+	return c.serveAdmin(take, true)
+}
+
+func (c *Carrier) serveAdmin(take func(transport.AdminRequest), takesAny bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errCarrierClosed
 	}
-	c.take = take
+	c.take, c.takesAny = take, takesAny
 	return nil
 }
 
-// operated passes a request to the carrier. It returns false if the carrier accepts no requests.
-func (c *Carrier) operated(r transport.AdminRequest) bool {
+// operated passes a request to the carrier. The argument reports whether the request is addressed
+// to any node. operated returns false if the carrier does not accept such requests.
+func (c *Carrier) operated(r transport.AdminRequest, toAny bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.take == nil {
+	if c.closed || c.take == nil || toAny && !c.takesAny {
 		return false
 	}
 	c.take(r)
@@ -346,7 +356,7 @@ func (o *operator) Ask(ctx context.Context, right transport.AdminRight, node str
 		taken := c.operated(transport.AdminRequest{
 			Operator: o.name, Right: right, Payload: slices.Clone(request),
 			Reply: func(payload []byte, err error) { answered <- answer{payload, err} },
-		})
+		}, node == "")
 		if !taken {
 			continue
 		}

@@ -201,15 +201,36 @@ func failure(code string) error {
 	return fmt.Errorf("%w: %.40q", transport.ErrHandlerFailed, code)
 }
 
-// ServeAdmin implements transport.AdminCarrier. It uses the data connection, so that operators
+// ServeNamedAdmin implements transport.AdminCarrier. It uses the data connection, so that operators
 // cannot delay heartbeats.
-func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
+func (c *Carrier) ServeNamedAdmin(take func(transport.AdminRequest)) error {
 	if err := c.once(func() bool { return c.handleAdmin != nil }, func() { c.handleAdmin = take }); err != nil {
 		return err
 	}
-	conn := c.conns[1]
+	named, _ := c.subjects.admin()
+	return c.subscribeAdmin(named)
+}
+
+// ServeAdmin implements transport.AdminCarrier. It uses the data connection, so that operators
+// cannot delay heartbeats.
+func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	named, any := c.subjects.admin()
-	for _, subject := range []string{named, any} {
+	subjects := []string{named, any}
+	set := func() {
+		if c.handleAdmin != nil { // ServeNamedAdmin has subscribed to the first subject
+			subjects = subjects[1:]
+		}
+		c.handleAdmin, c.servesAny = take, true
+	}
+	if err := c.once(func() bool { return c.servesAny }, set); err != nil {
+		return err
+	}
+	return c.subscribeAdmin(subjects...)
+}
+
+func (c *Carrier) subscribeAdmin(subjects ...string) error {
+	conn := c.conns[1]
+	for _, subject := range subjects {
 		sub, err := conn.nc.QueueSubscribe(subject, adminQueue, c.admit)
 		if err != nil {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)

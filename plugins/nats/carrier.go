@@ -62,7 +62,8 @@ type Carrier struct {
 	// mu is held for reading during calls of the receiver.
 	mu          sync.RWMutex
 	receiver    transport.Receiver
-	handleAdmin func(transport.AdminRequest) // nil until ServeAdmin
+	handleAdmin func(transport.AdminRequest) // nil until ServeNamedAdmin or ServeAdmin
+	servesAny   bool                         // ServeAdmin was called
 	settled     bool                         // the initial state of the connections is established
 	closed      bool
 	done        chan struct{}

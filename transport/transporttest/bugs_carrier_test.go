@@ -24,6 +24,7 @@ type double struct {
 	close   func(c *inmem.Carrier) error
 	operate func(take func(transport.AdminRequest)) func(transport.AdminRequest)
 	start   func(c *inmem.Carrier, r transport.Receiver) error
+	eager   bool // ServeNamedAdmin also serves requests to any node
 }
 
 func (d *double) Send(lane transport.Lane, to identity.Node, frame []byte) error {
@@ -51,6 +52,16 @@ func (d *double) Start(r transport.Receiver) error {
 		return d.start(d.Carrier, receiver{r, d})
 	}
 	return d.Carrier.Start(receiver{r, d})
+}
+
+func (d *double) ServeNamedAdmin(take func(transport.AdminRequest)) error {
+	if d.eager {
+		return d.Carrier.ServeAdmin(take)
+	}
+	if d.operate != nil {
+		take = d.operate(take)
+	}
+	return d.Carrier.ServeNamedAdmin(take)
 }
 
 func (d *double) ServeAdmin(take func(transport.AdminRequest)) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -49,6 +50,9 @@ func operatorBugs() map[string]planted {
 			}
 			return a.Ask(ctx, right, node, request)
 		})},
+		"a node serves requests to any node too early": {finds: []string{"OperatorNamedOnly"}, carrier: func() func(*inmem.Carrier) transport.Carrier {
+			return func(c *inmem.Carrier) transport.Carrier { return &double{Carrier: c, eager: true} }
+		}},
 		"errors become answers": {finds: []string{"OperatorErrors", "OperatorBounds"}, operate: taking(func(r *transport.AdminRequest) {
 			reply := r.Reply
 			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }

@@ -118,6 +118,14 @@ func (f *Faulty) Flush(ctx context.Context) error {
 	return nil
 }
 
+// ServeNamedAdmin implements transport.AdminCarrier.
+func (f *Faulty) ServeNamedAdmin(take func(transport.AdminRequest)) error {
+	if operable, ok := f.Carrier.(transport.AdminCarrier); ok {
+		return operable.ServeNamedAdmin(take)
+	}
+	return errors.ErrUnsupported
+}
+
 // ServeAdmin implements transport.AdminCarrier.
 func (f *Faulty) ServeAdmin(take func(transport.AdminRequest)) error {
 	if operable, ok := f.Carrier.(transport.AdminCarrier); ok {

@@ -44,6 +44,21 @@ func operatorChecks() []check {
 				}
 			}
 		}},
+		{"OperatorNamedOnly", "a node that serves only requests to its name receives no requests to any node", func(f *fixture) {
+			a, _ := f.open("a", transport.Config{})
+			f.must("HandleNamedAdmin", a.HandleNamedAdmin(echo("first")))
+			ops := f.operator("ops")
+			if got, err := ops.Ask(f.ctx, transport.AdminRead, "a", nil); string(got) != "first to ops: " || err != nil {
+				f.Errorf("Ask a = %q, %v", got, err)
+			}
+			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, transport.AdminRead, "", nil))
+			f.must("HandleAdmin", a.HandleAdmin(echo("second")))
+			for _, to := range []string{"a", ""} {
+				if got, err := ops.Ask(f.ctx, transport.AdminRead, to, nil); string(got) != "second to ops: " || err != nil {
+					f.Errorf("Ask %q = %q, %v", to, got, err)
+				}
+			}
+		}},
 		{"OperatorRights", "the right of a request reaches the node", func(f *fixture) {
 			f.serve("a", func(_ context.Context, _ string, right transport.AdminRight, _ []byte) []byte {
 				return []byte(right.String())

@@ -106,6 +106,7 @@ type endpoint interface {
 	HandleNamed(kind transport.Kind, h transport.Handler)
 	HandleRequest(kind transport.Kind, h transport.RequestHandler)
 	HandleAdmin(h transport.AdminHandler) error
+	HandleNamedAdmin(h transport.AdminHandler) error
 	Flush(ctx context.Context) error
 	Quarantine(node identity.Node, quiet bool)
 	Stats() transport.Stats
