@@ -100,9 +100,7 @@ func (d *sharding) injectFaults() {
 		s.schedule(shardcore.Rebalance{}) // no effect without a coordinator
 	case n < 8 && !d.plan.Calm && !s.proxy && s.wrongSetting == "" && s.m.LocalCoordinator() == nil && s.active():
 		d.startSecondCoordinator(s)
-	case n < 9:
-		s.stopShards()
-	case n < 11:
+	case n >= 9 && n < 11:
 		d.drain(s)
 	case n < 12:
 		d.misconfigure(s)

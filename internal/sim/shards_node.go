@@ -247,21 +247,6 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	s.applyEffects(e)
 }
 
-// stopShards requests the coordinator to stop shards that are not needed.
-func (s *shardNode) stopShards() {
-	coord, known := s.m.Coordinator()
-	if !known || coord == s.h.p.Node() || s.m.Ending() || s.m.Halted() {
-		return
-	}
-	n := shardcore.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
-	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.m.Instance(), Shards: []shardcore.Shard{n}}
-	s.h.p.Do(func() {
-		if !s.gone && !s.h.cut[coord] {
-			s.h.p.Send(coord, link.Data, link.Kind(shardcore.KindCoordinator), coordinator.AppendMessage(nil, msg))
-		}
-	})
-}
-
 func numberOf(m shardcore.Message) uint64 {
 	if nr, own := m.Local.(uint64); own {
 		return nr

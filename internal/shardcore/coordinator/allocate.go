@@ -57,13 +57,6 @@ func (m *Machine) requestNewHome(s Shard) {
 			m.requestHome(s, n, true)
 		}
 	}
-	if stopFor := m.stopRequesters[s]; len(stopFor) > 0 {
-		delete(m.stopRequesters, s)
-		for _, n := range stopFor {
-			m.sendShards(n, Stopped, m.round, []Shard{s})
-		}
-		return // the shard stays stopped until it is requested
-	}
 	if m.clusterIsStopping() {
 		return // any new home would stop soon
 	}

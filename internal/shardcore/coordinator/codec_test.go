@@ -32,7 +32,7 @@ func messages() []coordinator.Message {
 		{Kind: coordinator.GracefulShutdown, Type: "a", Instance: 1 << 63},
 		{Kind: coordinator.RegionStopped, Type: "", Instance: 2},
 		{Kind: coordinator.Fenced, Type: strings.Repeat("x", coordinator.MaxTypeLength), Term: 1 << 63},
-		{Kind: coordinator.StopShards, Type: "account", Shards: one},
+		{Kind: coordinator.Fenced + 1, Type: "account", Shards: one}, // retired, but its number stays taken
 		{Kind: coordinator.RegisterAck, Type: "account", Term: 3, Round: 1},
 		{Kind: coordinator.Homes, Type: "account", Term: 3, Round: 2, Homes: []coordinator.Home{{Node: node("a"), Shards: []shard{1, 2}}, {Node: node("b:7400"), Shards: []shard{4}}}},
 		{Kind: coordinator.Host, Type: "account", Term: 3, Round: 2, Shards: one},

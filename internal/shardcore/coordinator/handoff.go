@@ -161,7 +161,6 @@ func (m *Machine) giveUp(h *handOff) {
 	}
 	m.note(note)
 	for _, s := range left {
-		delete(m.stopRequesters, s)
 		m.dropMoving(h, s)
 		for _, n := range h.requesters[s] {
 			m.getHomes(n, []Shard{s})
@@ -200,27 +199,6 @@ func (m *Machine) byHome(shards []Shard) []Home {
 		}
 	}
 	return homes.list
-}
-
-// stopShards stops shards that are not needed. They get a home again on the next request.
-func (m *Machine) stopShards(from identity.Node, shards []Shard) bool {
-	if m.cfg.Remember || m.phase != Active || m.clusterIsStopping() {
-		return false
-	}
-	var begin, stopped []Shard
-	for _, s := range shards {
-		_, found := m.state.Home(s)
-		_, soon := m.nextState().Home(s)
-		if found {
-			m.stopRequesters[s] = with(m.stopRequesters[s], from)
-			begin = append(begin, s)
-		} else if !soon {
-			stopped = append(stopped, s)
-		}
-	}
-	m.sendShards(from, Stopped, m.round, stopped)
-	m.beginHandOff(begin)
-	return true
 }
 
 func (m *Machine) askRebalance() {

@@ -260,32 +260,3 @@ func TestRebalance(t *testing.T) {
 		t.Error("the strategy was called although the cluster is stopping")
 	}
 }
-
-func TestStopShards(t *testing.T) {
-	t.Parallel()
-	stop := coordinator.Message{Kind: coordinator.StopShards, Shards: []shard{1, 9}}
-	begin := func(cfg coordinator.Config) *driver {
-		return active(t, cfg, "a b", append(registered("a", "b"), allocated("b", 1))...)
-	}
-	d := begin(coordinator.Config{})
-	d.receive("a", stop)
-	round := d.round("b")
-	d.want("one hosted and one unknown shard", "a stopped[9], a begin hand-off[1], b begin hand-off[1]")
-	d.ack(round, "a", "b")
-	d.sent()
-	d.stop("b", round, 1)
-	d.want("after the shard has stopped", "a stopped[1]")
-	d.pass(30 * second)
-	d.want("30 seconds later", "")
-	d.get("b", 1)
-	d.want("request for the home of the stopped shard", "a host[1], b homes a[1]")
-
-	d = begin(coordinator.Config{Remember: true})
-	d.sent()
-	d.receive("a", stop)
-	d.want("remembered shards are not stopped", "")
-	d = begin(coordinator.Config{})
-	d.members("a b=ready-for-shutdown")
-	d.receive("a", stop)
-	d.want("the cluster is stopping", "")
-}

@@ -57,12 +57,11 @@ type Machine struct {
 	unstarted    map[Shard]uint64 // the round of the last Host of shards that have not started
 	hostCommands []hostCommand
 
-	moving         map[Shard]*handOff
-	handOffs       []*handOff
-	handedOff      int                       // number of shards whose hand-off has begun
-	stopRequesters map[Shard][]identity.Node // the nodes that requested to stop a shard
-	rebalanceCall  uint64                    // ID of the running AskRebalance, or 0
-	rebalanceAt    time.Duration
+	moving        map[Shard]*handOff
+	handOffs      []*handOff
+	handedOff     int    // number of shards whose hand-off has begun
+	rebalanceCall uint64 // ID of the running AskRebalance, or 0
+	rebalanceAt   time.Duration
 }
 
 // New returns a coordinator. The error matches ErrInvalid and names each invalid field.
@@ -72,7 +71,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	return &Machine{
 		cfg: cfg.withDefaults(), ids: cfg.FirstID, load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
-		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, stopRequesters: map[Shard][]identity.Node{},
+		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{},
 		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil
 }
@@ -269,8 +268,6 @@ func (m *Machine) handle(from identity.Node, msg Message) bool {
 		return m.gracefulShutdown(from, msg)
 	case RegionStopped:
 		return m.regionStopped(from, msg)
-	case StopShards:
-		return m.stopShards(from, msg.Shards)
 	case GetHomes, Hosted, BeginHandOffAck, Stopped:
 		if msg.Term < m.term || !m.isRegistered(from) || msg.Instance != m.instances[from] {
 			if m.member(from) != nil {
@@ -278,7 +275,7 @@ func (m *Machine) handle(from identity.Node, msg Message) bool {
 			}
 			return false
 		}
-	case Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, Refused, kinds:
+	case retired, Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, Refused, kinds:
 		return false
 	}
 	m.regionResponded(from, &msg)

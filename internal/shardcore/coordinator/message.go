@@ -38,8 +38,9 @@ const (
 	RegionStopped
 	// Fenced answers a message of a lower term. Term is the higher term that the region has seen.
 	Fenced
-	// StopShards requests to stop shards that are no longer needed. The answer is Stopped.
-	StopShards
+	// retired is the number of a request of earlier versions, which no region sent. A coordinator
+	// ignores it.
+	retired
 
 	// RegisterAck answers Register and RegisterProxy.
 	RegisterAck
@@ -66,7 +67,7 @@ const (
 
 func (k Kind) String() string {
 	return enum.Name(k, "kind", "", "register", "register proxy", "get homes", "hosted", "begin hand-off ack", "stopped", "graceful shutdown",
-		"region stopped", "fenced", "stop shards", "register ack", "homes", "host", "begin hand-off", "hand-off", "register again", "refused")
+		"region stopped", "fenced", "retired", "register ack", "homes", "host", "begin hand-off", "hand-off", "register again", "refused")
 }
 
 // ToCoordinator reports whether regions and proxies send this kind to a coordinator. The other
@@ -92,8 +93,8 @@ type Message struct {
 	// Type is the name of the entity type.
 	Type string
 	// Term is the term of the coordinator that sends or receives the message. It is 0 in Register,
-	// RegisterProxy, GracefulShutdown, RegionStopped and StopShards of a region that has not
-	// received the term yet.
+	// RegisterProxy, GracefulShutdown and RegionStopped of a region that has not received the term
+	// yet.
 	Term uint64
 	// Round is the round of the coordinator's message. Answers have the round of the message that
 	// they answer.

@@ -376,10 +376,6 @@ func (w *world) disturb() {
 			w.hit["now"]++
 			b.step(coordinator.RebalanceNow{})
 		}
-	case 11:
-		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
-			w.post(r.node, b.r.node, coordinator.Message{Kind: coordinator.StopShards, Type: "account", Shards: []shard{shard(w.rnd.IntN(shards)), shard(w.rnd.IntN(shards))}}, false)
-		}
 	}
 }
 
