@@ -325,6 +325,15 @@ func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
+// MinMembers returns how many members with a role must have joined before any member becomes Up:
+// Settings.MinMembersOfRole, or Settings.MinMembers for the empty role. It is at least 1.
+func (n *Node) MinMembers(role string) int {
+	if role == "" {
+		return max(1, n.cfg.Settings.MinMembers)
+	}
+	return max(1, n.cfg.Settings.MinMembersOfRole[role])
+}
+
 // RemovalMargin returns how long the other nodes wait, after the removal of a downed node from a
 // cluster with a number of members, before they start its singletons and shards.
 func (n *Node) RemovalMargin(members int) time.Duration { return n.machine.RemovalMargin(members) }

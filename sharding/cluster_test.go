@@ -187,6 +187,7 @@ type world struct {
 	disk       inmem.Durable
 	options    sharding.Options
 	limits     transport.Config
+	settings   cluster.Settings
 	made       func(id string) // is called when a diary is made
 	stopping   func(*diary, *diaryCtx[eventsourcing.None], eventsourcing.Stopping) diaryEffect
 	hung       chan struct{} // if not nil, writes of node a hang until it is closed
@@ -250,7 +251,7 @@ func (w *world) join(name string, roles ...string) *host {
 		w.Fatal(err)
 	}
 	n, err := cluster.Start(cluster.Config{
-		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles, Transport: w.limits,
+		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles, Transport: w.limits, Settings: w.settings,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("at", name)),
 	})
 	w.must(err)

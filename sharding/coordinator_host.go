@@ -40,13 +40,13 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 // callStores starts the requested calls, each on its own goroutine, so that none blocks the loop.
 func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
-		s.callAsync("load", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("load", s.opts.Tuning.LoadTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return s.load(ctx, id)
 		}, func(error) coordinator.Input { return coordinator.LoadFailed{ID: id} })
 	}
 	if term := e.CheckTerm; term != 0 {
 		s.background.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, s.opts.Tuning.StateTimeout)
+			ctx, cancel := context.WithTimeout(s.ctx, s.opts.Tuning.LoadTimeout)
 			defer cancel()
 			s.logCallFailure("load the term", panics.Catch(func() error {
 				l, err := s.store.Load(ctx)
@@ -58,7 +58,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 		})
 	}
 	if save := e.Save; save != nil {
-		s.callAsync("save", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("save", s.opts.Tuning.SaveTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			c := Change{Term: save.Term, Rev: save.Rev, Claim: save.IsClaim()}
 			c.Events, c.After = save.Encode()
 			return coordinator.Saved{ID: save.ID}, s.store.Save(ctx, c)
@@ -67,7 +67,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 		})
 	}
 	if add := e.AddShards; add != nil {
-		s.callAsync("remember shards", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("remember shards", s.opts.Tuning.SaveTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return coordinator.ShardsAdded{ID: add.ID}, s.rememberStore.AddShards(ctx, add.Shards)
 		}, func(error) coordinator.Input { return coordinator.ShardsAdded{ID: add.ID, Failed: true} })
 	}

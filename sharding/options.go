@@ -50,8 +50,13 @@ type Options struct {
 	// Role is the role of the nodes that host entities of the type. Host starts a proxy on other
 	// nodes. Defaults to "": all nodes.
 	Role string
+	// ProxyOnly lets Host start a proxy on this node, although the node could host entities. The
+	// node may still run the coordinator. Nodes may have different values.
+	ProxyOnly bool
 	// MinMembers is the number of nodes that must host the type before shards are allocated, so
-	// that the first node of a starting cluster does not get all shards. Defaults to 1.
+	// that the first node of a starting cluster does not get all shards. Proxies do not count.
+	// Defaults to the minimum of the cluster: to the entry of MinMembersOfRole for Role, or to
+	// MinMembers if Role is empty, both of cluster.Settings. Without them it defaults to 1.
 	MinMembers int
 	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
@@ -88,9 +93,11 @@ type Tuning struct {
 	// RecoverInterval is the time between two such groups of starts. Defaults to 100 ms.
 	RecoverInterval time.Duration
 	// RestartBackoff is the pause before a remembered entity that ended without a request is
-	// started again. A command starts it earlier. It is also the pause before a shard is started
-	// again after the store of remembered entities failed. Defaults to 10 s.
+	// started again. A command starts it earlier. Defaults to 10 s.
 	RestartBackoff time.Duration
+	// ShardBackoff is the pause before a shard is started again after the store of remembered
+	// entities failed. Defaults to 10 s.
+	ShardBackoff time.Duration
 	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
 	RetryInterval time.Duration
 	// HandOffTimeout is the time limit of moving a shard. Five seconds before its end, but after at
@@ -101,8 +108,12 @@ type Tuning struct {
 	ShardStartTimeout time.Duration
 	// RebalanceInterval is the interval at which the strategy may move shards. Defaults to 10 s.
 	RebalanceInterval time.Duration
-	// StateTimeout limits a call of the coordinator's store. Defaults to 5 s.
-	StateTimeout time.Duration
+	// LoadTimeout limits a call that loads the state of the coordinator, or the remembered entities
+	// of a shard. Defaults to 5 s.
+	LoadTimeout time.Duration
+	// SaveTimeout limits a call that stores a change of the coordinator's state, or of the
+	// remembered entities of a shard. Defaults to 5 s.
+	SaveTimeout time.Duration
 	// StrategyTimeout limits a call of the strategy. Defaults to 5 s.
 	StrategyTimeout time.Duration
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. After repeated
@@ -141,11 +152,13 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 		}
 		o.State = stores
 	}
+	o.MinMembers = cmp.Or(o.MinMembers, node.MinMembers(o.Role))
 	t := &o.Tuning
 	t.BufferSize = cmp.Or(t.BufferSize, 100_000)
 	t.HandOffTimeout = cmp.Or(t.HandOffTimeout, time.Minute)
 	t.RetryInterval = cmp.Or(t.RetryInterval, 2*time.Second)
-	t.StateTimeout = cmp.Or(t.StateTimeout, 5*time.Second)
+	t.LoadTimeout = cmp.Or(t.LoadTimeout, 5*time.Second)
+	t.SaveTimeout = cmp.Or(t.SaveTimeout, 5*time.Second)
 	t.StrategyTimeout = cmp.Or(t.StrategyTimeout, 5*time.Second)
 	for _, d := range t.durations() {
 		*d.value = min(*d.value, maxDuration)
@@ -203,11 +216,13 @@ func (t *Tuning) durations() []field[*time.Duration] {
 	return []field[*time.Duration]{
 		{"RecoverInterval", &t.RecoverInterval},
 		{"RestartBackoff", &t.RestartBackoff},
+		{"ShardBackoff", &t.ShardBackoff},
 		{"RetryInterval", &t.RetryInterval},
 		{"HandOffTimeout", &t.HandOffTimeout},
 		{"ShardStartTimeout", &t.ShardStartTimeout},
 		{"RebalanceInterval", &t.RebalanceInterval},
-		{"StateTimeout", &t.StateTimeout},
+		{"LoadTimeout", &t.LoadTimeout},
+		{"SaveTimeout", &t.SaveTimeout},
 		{"StrategyTimeout", &t.StrategyTimeout},
 		{"CoordinatorBackoff", &t.CoordinatorBackoff},
 	}
@@ -222,16 +237,16 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 	t := &o.Tuning
 	return shardcore.Config{
 		Region: region.Config{
-			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, Remember: o.Remember != nil && !proxy, Settings: o.settings(proxy),
-			BufferSize: t.BufferSize, RetryInterval: t.RetryInterval, GiveUpAfter: leavePatience * t.RetryInterval, RestartBackoff: t.RestartBackoff,
+			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy || o.ProxyOnly, Remember: o.Remember != nil && !proxy, Settings: o.settings(proxy),
+			BufferSize: t.BufferSize, RetryInterval: t.RetryInterval, GiveUpAfter: leavePatience * t.RetryInterval, RestartBackoff: t.ShardBackoff,
 		},
 		Shard: shard.Config{
-			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation,
-			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.StateTimeout,
+			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation, RestartBackoff: t.RestartBackoff,
+			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.SaveTimeout,
 		},
 		Coordinator: coordinator.Config{
 			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
-			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.StateTimeout,
+			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.SaveTimeout,
 		},
 		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,
 	}
@@ -292,7 +307,7 @@ func (o *Options) routingFingerprint() uint64 {
 }
 
 func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
-	ours := s.opts.settings(s.entities == nil)
+	ours := s.opts.settings(s.store == nil)
 	values := map[string][2]any{
 		"Shards":   {ours.Shards, theirs.Shards},
 		"Role":     {strconv.Quote(ours.Role), strconv.Quote(theirs.Role)},

@@ -33,7 +33,8 @@ type Region[S any] struct {
 }
 
 // Host starts a region: the node hosts entities of a type together with all other nodes that call
-// Host for it. On a node without Options.Role, Host starts a proxy. It does not wait until the node
+// Host for it. On a node without Options.Role, and with Options.ProxyOnly, Host starts a proxy. It
+// does not wait until the node
 // is a member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of
 // this node; close it after the node.
 //
@@ -46,6 +47,9 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
 	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
+		if opts.ProxyOnly {
+			return remoteOf(typ.Protocol()).Entities(rt, hosting.Listing{Type: typ.Name, Store: opts.Host.Store}, s.route), nil
+		}
 		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil}
 		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
 		hosting.Shard(&options, connection)
@@ -63,12 +67,12 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 
 // Proxy starts a proxy on a node that hosts no entities of the type. On a node with Options.Role,
 // call Host instead, because the oldest of these nodes runs the coordinator; Proxy returns an error
-// that matches ErrInvalid there. If Options.Role is empty, every node must call Host. Options.State
-// is ignored. The runtime propagates the trace context and lists the IDs; it may be nil.
+// that matches ErrInvalid there. Options.ProxyOnly lets such a node host no entities. If
+// Options.Role is empty, every node must call Host. Options.State is ignored. The runtime propagates the trace context and lists the IDs; it may be nil.
 func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
-			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
+			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.ProxyOnly there, or set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
 		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store}, s.route), nil

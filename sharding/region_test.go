@@ -481,7 +481,7 @@ func TestHostInvalid(t *testing.T) {
 			"Options.MinMembers": {MinMembers: -1}, "Options.Tuning.BufferSize": {Tuning: sharding.Tuning{BufferSize: -1}}, "Options.Tuning.MaxStarts": {Tuning: sharding.Tuning{MaxStarts: -1}}, "Options.Tuning.RecoverNumber": {Tuning: sharding.Tuning{RecoverNumber: -1}},
 			"Options.Tuning.RestartBackoff": {Tuning: sharding.Tuning{RestartBackoff: -1}}, "Options.Tuning.RecoverInterval": {Tuning: sharding.Tuning{RecoverInterval: -1}}, "Options.Tuning.RetryInterval": {Tuning: sharding.Tuning{RetryInterval: -1}},
 			"Options.Tuning.ShardStartTimeout": {Tuning: sharding.Tuning{ShardStartTimeout: -1}}, "Options.Tuning.RebalanceInterval": {Tuning: sharding.Tuning{RebalanceInterval: -1}}, "Options.Tuning.CoordinatorBackoff": {Tuning: sharding.Tuning{CoordinatorBackoff: -1}},
-			"Options.Tuning.StateTimeout": {Tuning: sharding.Tuning{StateTimeout: -1}}, "Options.Tuning.StrategyTimeout": {Tuning: sharding.Tuning{StrategyTimeout: -1}}, "Options.Passivation.Limit": {Passivation: passivation.Settings{Limit: -1}},
+			"Options.Tuning.LoadTimeout": {Tuning: sharding.Tuning{LoadTimeout: -1}}, "Options.Tuning.SaveTimeout": {Tuning: sharding.Tuning{SaveTimeout: -1}}, "Options.Tuning.ShardBackoff": {Tuning: sharding.Tuning{ShardBackoff: -1}}, "Options.Tuning.StrategyTimeout": {Tuning: sharding.Tuning{StrategyTimeout: -1}}, "Options.Passivation.Limit": {Passivation: passivation.Settings{Limit: -1}},
 		} {
 			_, err := sharding.Host(w.Context(), a.Node, a.rt, typ, opts)
 			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Type.Commands") {

@@ -40,7 +40,11 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 				return s.rememberStore.Update(ctx, at.Shard, update.Started, update.Stopped)
 			})
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, s.opts.Tuning.StateTimeout)
+		limit := s.opts.Tuning.SaveTimeout
+		if update == nil {
+			limit = s.opts.Tuning.LoadTimeout
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, limit)
 		err := call(ctx)
 		cancel()
 		if before != nil {

@@ -178,7 +178,8 @@ func TestMaximumDurations(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
-		w.options.Tuning.HandOffTimeout, w.options.Tuning.StateTimeout, w.options.Tuning.StrategyTimeout, w.options.Tuning.RebalanceInterval = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.Tuning.LoadTimeout, w.options.Tuning.SaveTimeout, w.options.Tuning.ShardBackoff = math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.Tuning.HandOffTimeout, w.options.Tuning.StrategyTimeout, w.options.Tuning.RebalanceInterval = math.MaxInt64, math.MaxInt64, math.MaxInt64
 		w.options.Tuning.ShardStartTimeout, w.options.Tuning.CoordinatorBackoff, w.options.Tuning.RestartBackoff = math.MaxInt64, math.MaxInt64, math.MaxInt64
 		w.options.Passivation.IdleTimeout, w.options.Passivation.IdleInterval = math.MaxInt64, math.MaxInt64
 		all := w.cluster("a", "b")

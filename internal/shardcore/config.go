@@ -22,8 +22,7 @@ type Config struct {
 	// Region configures the region or the proxy.
 	Region region.Config
 	// Shard configures each shard. Starts and the limit of Passivation are shared by all shards of
-	// the node. The values of Remember, Entities and RecoverOnRequest are replaced. RestartBackoff
-	// is replaced if it is 0.
+	// the node. The values of Remember, Entities and RecoverOnRequest are replaced.
 	Shard shard.Config
 	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are replaced
 	// by those of Region.
@@ -53,7 +52,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Coordinator.Self, c.Coordinator.Type, c.Coordinator.Role, c.Coordinator.Remember = r.Self, r.Type, r.Role, r.Remember
 	c.Coordinator.Settings = r.Settings
 	c.Coordinator.Shards = cmp.Or(c.Coordinator.Shards, 1000)
-	c.Shard.Remember, c.Shard.RestartBackoff, c.Shard.Entities = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff), 0
+	c.Shard.Remember, c.Shard.Entities = r.Remember, 0
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)
 	c.Shard.RecoverOnRequest = c.RecoverNumber > 0
 	_, inRegion := region.New(r)

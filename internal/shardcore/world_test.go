@@ -144,7 +144,7 @@ func (w *world) join(proxy bool) {
 	m, err := shardcore.New(shardcore.Config{
 		Region: region.Config{Self: h.node, Type: "account", Role: "bank", Instance: 1, Proxy: proxy, Remember: w.remember, RestartBackoff: time.Second, GiveUpAfter: giveUp},
 		Shard: shard.Config{
-			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
+			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, RestartBackoff: time.Second, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
 		},
 		Coordinator: coordinator.Config{
 			Shards: numShards, MinRegions: 2, HandOffTimeout: 8 * time.Second, RebalanceInterval: 3 * time.Second, StartTimeout: 4 * time.Second, SaveTimeout: 2 * time.Second,

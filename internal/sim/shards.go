@@ -232,6 +232,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 		},
 		CoordinatorBackoff: time.Duration(1+r.IntN(5)) * time.Second,
 	}
+	p.Config.Shard.RestartBackoff = p.Config.Region.RestartBackoff
 	p.Config.Shard.StopTimeout = p.Config.Coordinator.HandOffTimeout - 5*time.Second
 	if r.IntN(4) == 0 {
 		p.Config.RecoverNumber = 1 + r.IntN(4)

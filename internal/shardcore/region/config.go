@@ -36,8 +36,8 @@ type Config struct {
 	Remember bool
 	// Settings are compared with those of the coordinator's node. Defaults to no comparison.
 	Settings coordinator.Settings
-	// BufferSize, RetryInterval and RestartBackoff have the meaning, the limits and the defaults of
-	// the fields of sharding.Tuning.
+	// BufferSize and RetryInterval have the meaning, the limits and the defaults of the fields of
+	// sharding.Tuning, RestartBackoff those of ShardBackoff.
 	BufferSize                    int
 	RetryInterval, RestartBackoff time.Duration
 	// GiveUpAfter is how long a leaving region waits for homes while no coordinator replies. Then
