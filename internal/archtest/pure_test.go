@@ -28,6 +28,7 @@ var cores = []string{
 	"internal/shardcore",
 	"sharding/allocation",
 	"internal/shardcore/coordinator",
+	"internal/shardcore/groups",
 	"sharding/passivation",
 	"internal/shardcore/passivation",
 	"internal/shardcore/region",
