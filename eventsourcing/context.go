@@ -32,7 +32,8 @@ func contextOf[S, E, R any](e *entity) *Context[S, E, R] {
 // ID returns the entity's own ID, without its type.
 func (c *Context[S, E, R]) ID() string { return c.effect.entity.id() }
 
-// PersistenceID returns the entity's ID in the journal: the name of its type, "|" and ID.
+// PersistenceID returns the entity's ID in the journal: the name of its type, "|" and ID, or that of
+// Type.PersistenceID.
 func (c *Context[S, E, R]) PersistenceID() string { return c.effect.entity.pid() }
 
 // SequenceNr returns the sequence number of the last event that was applied.

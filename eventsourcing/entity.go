@@ -26,6 +26,7 @@ type entity struct {
 	machine  engine.Machine
 	instance instance
 	stream   groupcommit.Stream
+	own      *string                 // the ID, if the type has a PersistenceID
 	context  effect                  // the Context of all handlers, see contextOf
 	op       *engine.Op              // the message that user code handles; nil outside of user code
 	lastUsed atomic.Int64            // host.sweeps at the last message
@@ -75,8 +76,11 @@ type extra struct {
 	unsent     []*engine.Step
 }
 
-func newEntity(h *host, pid string) *entity {
+func newEntity(h *host, id, pid string) *entity {
 	e := &entity{host: h, absent: true}
+	if h.model.naming.to != nil {
+		e.own = &id
+	}
 	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
@@ -85,7 +89,12 @@ func newEntity(h *host, pid string) *entity {
 
 func (e *entity) pid() string { return e.machine.ID() }
 
-func (e *entity) id() string { return cutID(e.pid(), e.host.model.name) }
+func (e *entity) id() string {
+	if e.own != nil {
+		return *e.own
+	}
+	return cutID(e.pid(), e.host.model.name)
+}
 
 type acceptance uint8
 

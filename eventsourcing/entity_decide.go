@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime/debug"
-	"strings"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
@@ -351,6 +350,3 @@ func newPanicError(pid string, value any) *PanicError {
 	}
 	return &PanicError{PersistenceID: pid, Value: value, Stack: debug.Stack()}
 }
-
-// cutID returns the own ID of an entity from its persistence ID.
-func cutID(pid, typeName string) string { return strings.TrimPrefix(pid[len(typeName):], "|") }

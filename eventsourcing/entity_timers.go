@@ -88,7 +88,7 @@ func (e *entity) goAsync(r goRequest) {
 // in the meantime.
 func (h *host) tellSelf(id string, env *engine.Envelope) {
 	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
-		h.rt.dropped(h.model.name+"|"+id, env.Message, err)
+		h.rt.dropped(h.model.naming.display(id), env.Message, err)
 	}
 }
 

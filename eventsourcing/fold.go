@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/refold-io/refold/journal"
 )
 
 // FoldOptions select the state that Fold computes. The zero value selects the latest state.
@@ -49,8 +47,8 @@ func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string,
 	if err != nil {
 		return Folded[S]{}, fmt.Errorf("fold: %w", err)
 	}
-	pid := journal.JoinID(typ.Name, id)
-	if err := checkIDs(id, pid); err != nil {
+	pid, err := m.naming.persistenceID(id)
+	if err != nil {
 		return Folded[S]{}, fmt.Errorf("fold: %w", err)
 	}
 	from := rt.storageOf(typ.Name)
@@ -58,7 +56,7 @@ func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string,
 		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
 	}
 	f := folding{
-		model: m, rt: rt, store: from, pid: pid, progress: new(atomic.Uint64),
+		model: m, rt: rt, store: from, id: id, pid: pid, progress: new(atomic.Uint64),
 		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
 	}
 	if opts.Replace != nil {

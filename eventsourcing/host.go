@@ -318,16 +318,16 @@ func (h *host) enqueue(id string, env *engine.Envelope, own bool) error {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			return fmt.Errorf("%s|%s: %w", h.model.name, id, ErrClosed)
+			return fmt.Errorf("%s: %w", h.model.naming.display(id), ErrClosed)
 		}
 		e := s.entities[id]
 		if e == nil {
-			pid := journal.JoinID(h.model.name, id)
-			if err := checkIDs(id, pid); err != nil {
+			pid, err := h.model.naming.persistenceID(id)
+			if err != nil {
 				s.mu.Unlock()
 				return err
 			}
-			e = newEntity(h, pid)
+			e = newEntity(h, id, pid)
 			s.entities[e.id()] = e
 			h.count.Add(1)
 		}
@@ -366,7 +366,7 @@ func (h *host) remove(e *entity, out *engine.Effects) {
 	switch {
 	case !gone:
 	case rest.Len() > 0 && !closed:
-		next = newEntity(h, e.pid())
+		next = newEntity(h, e.id(), e.pid())
 		next.mailbox, next.stops, next.queued = rest, requested, true
 		s.entities[next.id()] = next
 	default:

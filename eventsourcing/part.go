@@ -133,8 +133,9 @@ func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 		env.Caller = &from
 	}
 	var err error
+	to := naming{name: s.Type}
 	if h := r.hostOf(s.Type); h != nil {
-		err = h.deliver(s.ID, env)
+		err, to = h.deliver(s.ID, env), h.model.naming
 	} else if route := hosting.FindRoute(r, s.Type); route != nil {
 		err = route(hosting.NewMessage(s.ID, env, false))
 	} else {
@@ -143,7 +144,7 @@ func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	if err == nil {
 		return
 	}
-	r.dropped(s.Type+"|"+s.ID, s.Command, err)
+	r.dropped(to.display(s.ID), s.Command, err)
 	if c, ok := env.Caller.(hosting.Asker); ok {
 		c.Reply(nil, err)
 	}

@@ -26,7 +26,7 @@ type folding struct {
 	model    *model
 	rt       *Runtime
 	store    *storage
-	pid      string
+	id, pid  string
 	opts     Recovery
 	optional bool                                // treat a failing snapshot store as empty
 	replace  func(seqNr uint64, event any) []any // nil without FoldOptions.Replace
@@ -41,9 +41,9 @@ type folding struct {
 	replayed uint64
 }
 
-func newFolding(h *host, pid string) folding {
+func newFolding(h *host, id, pid string) folding {
 	return folding{
-		model: h.model, rt: h.rt, store: h.storage, pid: pid, opts: h.opts.Recovery,
+		model: h.model, rt: h.rt, store: h.storage, id: id, pid: pid, opts: h.opts.Recovery,
 		optional: h.model.snapshots.optional, progress: new(atomic.Uint64),
 	}
 }
@@ -117,7 +117,7 @@ func (f *folding) continues(ctx context.Context) error {
 
 // start makes an empty instance.
 func (f *folding) start() (err error) {
-	f.into, err = f.model.newInstance(cutID(f.pid, f.model.name), f.pid)
+	f.into, err = f.model.newInstance(f.id, f.pid)
 	return err
 }
 
@@ -252,7 +252,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 	if rt.obs.RecoveryStarted != nil {
 		rt.observe(func() { rt.obs.RecoveryStarted(e.pid()) })
 	}
-	f := newFolding(e.host, e.pid())
+	f := newFolding(e.host, e.id(), e.pid())
 	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
 	err := f.run(ctx)
 	stop()
@@ -292,7 +292,7 @@ func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects)
 // refresh applies the events of other runtimes in the background, for HostOptions.SharedJournal.
 func (e *entity) refresh() {
 	rt := e.host.rt
-	f := newFolding(e.host, e.pid())
+	f := newFolding(e.host, e.id(), e.pid())
 	f.into, f.seqNr = e.instance, e.machine.SequenceNr()
 	ctx, cancel := context.WithCancelCause(rt.ctx)
 	e.abandon = cancel

@@ -38,7 +38,7 @@ func (r remoteEntities[S]) IDs(ctx context.Context) iter.Seq2[string, error] {
 	case r.rt != nil:
 		from = r.rt.storageOf(r.listing.Type).journal
 	}
-	return listIDs(ctx, from, r.listing.Type)
+	return listIDs(ctx, from, naming{name: r.listing.Type, from: r.listing.EntityID})
 }
 
 // Wake implements Entities. It does nothing, because this node hosts no entities.
@@ -52,11 +52,13 @@ type Protocol[S any] struct {
 	Name string
 	// Commands are the commands and notices with their names on the wire.
 	Commands *codec.Registry
+	// EntityID is Type.EntityID. A program that does not list the IDs may leave it out.
+	EntityID func(persistenceID string) (id string, ok bool)
 }
 
 // Protocol returns the protocol of a type.
 func (t Type[S, E]) Protocol() Protocol[S] {
-	return Protocol[S]{Name: t.Name, Commands: t.commandRegistry()}
+	return Protocol[S]{Name: t.Name, Commands: t.commandRegistry(), EntityID: t.EntityID}
 }
 
 // access lets package sharding create a remote for the entities of a Protocol.
@@ -184,7 +186,7 @@ func (h shardedHost) InMemory(id string) bool { return h.find(id) != nil }
 func (h *host) deliverLocal(m hosting.Message) error {
 	err := h.enqueue(m.ID(), m.Envelope(), m.Own())
 	if err != nil && h.rt.watched {
-		h.rt.begin(h.model.name+"|"+m.ID(), m.Envelope())
+		h.rt.begin(h.model.naming.display(m.ID()), m.Envelope())
 		observing(m.Envelope()).end(err)
 	}
 	return err

@@ -267,7 +267,7 @@ func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Me
 			return s, failed
 		}
 		if s, err = h.snapshots.Load(ctx, e.pid(), snapshot.At(md.SequenceNr)); err == nil {
-			_, err = e.host.model.restore(e.pid(), s.Manifest, s.Payload)
+			_, err = e.host.model.restore(e.id(), e.pid(), s.Manifest, s.Payload)
 		}
 		if err == nil {
 			return s, nil

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
@@ -23,29 +22,34 @@ func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 }
 
 func (h *host) ids(ctx context.Context) iter.Seq2[string, error] {
-	return listIDs(ctx, h.journal, h.model.name)
+	return listIDs(ctx, h.journal, h.model.naming)
 }
 
 // listIDs yields the IDs of the entities of a type. The journal may be nil.
-func listIDs(ctx context.Context, from journal.Journal, typeName string) iter.Seq2[string, error] {
+func listIDs(ctx context.Context, from journal.Journal, n naming) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if from == nil {
-			yield("", fmt.Errorf("list type %q: %w", typeName, ErrNoJournal))
+			yield("", fmt.Errorf("list type %q: %w", n.name, ErrNoJournal))
 			return
 		}
 		lister, ok := journal.As[journal.IDLister](from)
 		if !ok {
-			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, typeName))
+			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, n.name))
 			return
 		}
-		prefix := typeName + "|"
-		for pid, err := range lister.PersistenceIDs(ctx, prefix) { // no entity has an empty ID
+		after := n.name + "|" // no entity has an empty ID
+		if n.from != nil {
+			after = ""
+		}
+		for pid, err := range lister.PersistenceIDs(ctx, after) {
 			if err != nil {
-				yield("", fmt.Errorf("list type %q: %w", typeName, err))
+				yield("", fmt.Errorf("list type %q: %w", n.name, err))
 				return
 			}
-			id, found := strings.CutPrefix(pid, prefix)
-			if !found || !yield(id, nil) {
+			id, found := n.entityID(pid)
+			switch {
+			case !found && n.from != nil: // of another type
+			case !found || !yield(id, nil):
 				return
 			}
 		}
@@ -105,7 +109,7 @@ func (h *host) wake(ctx context.Context, covers func(id string) bool) (started i
 		case err == nil && pending:
 			started++
 		case err != nil && first == nil:
-			first = fmt.Errorf("wake %q: %w", journal.JoinID(h.model.name, id), err)
+			first = fmt.Errorf("wake %q: %w", h.model.naming.display(id), err)
 		}
 	}
 	return started, first
@@ -113,8 +117,11 @@ func (h *host) wake(ctx context.Context, covers func(id string) bool) (started i
 
 // pending reports whether an entity has unconfirmed deliveries or a deadline.
 func (h *host) pending(ctx context.Context, id string) (pending bool, err error) {
-	pid := journal.JoinID(h.model.name, id)
-	f := newFolding(h, pid)
+	pid, err := h.model.naming.persistenceID(id)
+	if err != nil {
+		return false, err
+	}
+	f := newFolding(h, id, pid)
 	if err = f.run(ctx); err != nil {
 		return false, err
 	}

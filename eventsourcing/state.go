@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
-	"github.com/refold-io/refold/journal"
 )
 
 // StateManifest is the manifest of snapshots of the state's struct: msgpack, a map from field names
@@ -154,8 +153,12 @@ func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) 
 	var in instance
 	err := catchPanic(typ.Name, func() (err error) {
 		m := modelOf(&typ)
-		if err = m.prepareState(); err == nil {
-			in, err = m.restore(journal.JoinID(typ.Name, id), manifest, payload)
+		if err = m.prepareState(); err != nil {
+			return err
+		}
+		pid, err := m.naming.persistenceID(id)
+		if err == nil {
+			in, err = m.restore(id, pid, manifest, payload)
 		}
 		return err
 	})
@@ -166,9 +169,9 @@ func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) 
 }
 
 // restore returns a new instance with the state of a snapshot.
-func (m *model) restore(pid, manifest string, payload []byte) (in instance, err error) {
+func (m *model) restore(id, pid, manifest string, payload []byte) (in instance, err error) {
 	err = catchPanic(pid, func() error {
-		if in, err = m.newInstance(cutID(pid, m.name), pid); err != nil {
+		if in, err = m.newInstance(id, pid); err != nil {
 			return err
 		}
 		return m.decode(manifest, payload, in.state)

@@ -28,6 +28,21 @@ type Type[S, E any] struct {
 	// bytes of UTF-8 without "|" and NUL, does not begin with "refold.", and must never change.
 	// Required.
 	Name string
+	// PersistenceID returns the persistence ID of the entity with this ID, to adopt a history that was
+	// stored under other IDs. It must be a pure function that returns a different valid persistence ID
+	// (see journal.CheckID) for each ID, and never one of another type. It must never change. Defaults to
+	// Name, "|" and the ID.
+	//
+	// Only Ref, Address, Context.ID, IDs, Resident and package sharding use the ID itself. Observers,
+	// logs, projections, delivery.Header.Sender and operator tools show the persistence ID. A query by
+	// type (journal.Criteria.Types) selects by the part of the persistence ID before "|"; use tags if
+	// the adopted IDs have no such part.
+	PersistenceID func(id string) string
+	// EntityID is the inverse of PersistenceID. It receives the persistence IDs of the journal and
+	// returns false for those of other types. An ID for which EntityID(PersistenceID(id)) is not id is
+	// refused with ErrInvalid, so that two entities never share a history. EntityID must be set if and
+	// only if PersistenceID is set.
+	EntityID func(persistenceID string) (id string, ok bool)
 	// New returns the empty state of the entity with this ID. It is called at each start and
 	// recovery. Defaults to new(S).
 	New func(id string) *S
@@ -85,6 +100,7 @@ type Recorded struct {
 // and not once for each Type.
 type model struct {
 	name       string
+	naming     naming
 	stateType  reflect.Type // S
 	eventType  reflect.Type // E
 	commands   map[reflect.Type]handleFunc
@@ -111,6 +127,7 @@ type model struct {
 func modelOf[S, E any](typ *Type[S, E]) *model { //nolint:gocognit // one closure per field
 	m := &model{
 		name:       typ.Name,
+		naming:     typ.naming(),
 		stateType:  reflect.TypeFor[S](),
 		eventType:  reflect.TypeFor[E](),
 		events:     typ.Events,
@@ -181,6 +198,7 @@ func (m *model) check(commands, signals []row, names *codec.Registry) error {
 	if journal.IsReserved(m.name) {
 		errs.Addf("Type.Name", "%.64q begins with %q, which is reserved", m.name, journal.ReservedPrefix)
 	}
+	m.naming.check(&errs)
 	if m.stateType.Kind() != reflect.Struct {
 		errs.Addf("Type", "has the state %v, which is not a struct", m.stateType)
 	}

@@ -47,8 +47,8 @@ type View[E any] struct {
 // order and on one goroutine at a time. If apply fails, the update ends, and the next update begins
 // with the same event.
 func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
-	pid := journal.JoinID(typ.Name, id)
-	if err := checkIDs(id, pid); err != nil {
+	pid, err := typ.PersistenceIDOf(id)
+	if err != nil {
 		return nil, fmt.Errorf("view: %w", err)
 	}
 	switch {

@@ -75,7 +75,7 @@ func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Run
 			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.ProxyOnly there, or set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
-		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store}, s.route), nil
+		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store, EntityID: protocol.EntityID}, s.route), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", protocol.Name, err)

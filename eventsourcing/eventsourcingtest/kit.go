@@ -66,7 +66,11 @@ func NewWithConfig[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg Con
 	cfg.ID = cmp.Or(cfg.ID, "1")
 	cfg.Host.MinBackoff = cmp.Or(cfg.Host.MinBackoff, time.Millisecond)
 	cfg.Host.MaxBackoff = cmp.Or(cfg.Host.MaxBackoff, cfg.Host.MinBackoff)
-	k := &Kit[S, E]{t: t, typ: typ, cfg: cfg, pid: journal.JoinID(typ.Name, cfg.ID)}
+	pid, err := typ.PersistenceIDOf(cfg.ID)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	k := &Kit[S, E]{t: t, typ: typ, cfg: cfg, pid: pid}
 	k.codec = newStateCodec(typ, cfg.ID)
 	k.store()
 	k.open()

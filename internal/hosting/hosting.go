@@ -346,6 +346,8 @@ type Listing struct {
 	Type string
 	// Store holds the events. nil means the store of the runtime.
 	Store store.DB
+	// EntityID is eventsourcing.Type.EntityID, nil for the default.
+	EntityID func(persistenceID string) (id string, ok bool)
 }
 
 // RemoteAccess is embedded in eventsourcing.Protocol. A new T is the Remote.

@@ -130,7 +130,12 @@ func newSeries(k key) *series {
 	return s
 }
 
+// entityType returns the part of a persistence ID before "|". It returns "" for an ID without such a
+// part (see eventsourcing.Type.PersistenceID): each ID would otherwise be a series of its own.
 func entityType(persistenceID string) string {
-	name, _, _ := strings.Cut(persistenceID, "|")
+	name, _, found := strings.Cut(persistenceID, "|")
+	if !found {
+		return ""
+	}
 	return name
 }

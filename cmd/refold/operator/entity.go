@@ -23,7 +23,9 @@ type Linked struct {
 	err    error // reason why the type is unusable
 	events *codec.Registry
 	isOne  func(event any) bool
-	decode func(id, manifest string, payload []byte) (folded, error) // decodes a snapshot like a recovery
+	// entityID returns the ID of the entity with a persistence ID, and false for another type.
+	entityID func(persistenceID string) (string, bool)
+	decode   func(id, manifest string, payload []byte) (folded, error) // decodes a snapshot like a recovery
 	// replay replays the events of an entity once and calls visit with the state at each of some
 	// sequence numbers, in ascending order. It ends when visit fails.
 	replay func(ctx context.Context, rt *eventsourcing.Runtime, id string, at []uint64, visit func(folded) error) error
@@ -55,6 +57,7 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 	default:
 		l.err = typ.Events.Err()
 	}
+	l.entityID = typ.EntityIDOf
 	l.isOne = func(event any) bool { _, ok := event.(E); return ok }
 	encode := func(seqNr uint64, state *S) (f folded, err error) {
 		f.seqNr = seqNr
@@ -119,6 +122,20 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 		return out, err
 	}
 	return l
+}
+
+// linkedOf returns the type of the entity with a persistence ID, nil if it is not among these.
+func linkedOf(entities []Linked, persistenceID string) *Linked {
+	for i := range entities {
+		l := &entities[i]
+		if l.entityID == nil {
+			continue // a zero value, see check
+		}
+		if _, ok := l.entityID(persistenceID); ok {
+			return l
+		}
+	}
+	return nil
 }
 
 func (l *Linked) check() error {

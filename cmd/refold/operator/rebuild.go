@@ -150,9 +150,8 @@ type rebuiltAll struct {
 func (s *rebuiltAll) linked(env *Env, ids iter.Seq2[string, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for id, err := range ids {
-			name, _ := journal.SplitID(id)
 			switch {
-			case err != nil, slices.ContainsFunc(env.entities, func(l Linked) bool { return l.name == name }):
+			case err != nil, linkedOf(env.entities, id) != nil:
 				if !yield(id, err) {
 					return
 				}
@@ -189,12 +188,10 @@ func runtimeOf(ctx context.Context, src *Source, do func(*eventsourcing.Runtime)
 }
 
 func (e *Env) linked(id string) (*Linked, error) {
-	name, _ := journal.SplitID(id)
-	for i := range e.entities {
-		if l := &e.entities[i]; l.name == name {
-			return l, l.check()
-		}
+	if l := linkedOf(e.entities, id); l != nil {
+		return l, l.check()
 	}
+	name, _ := journal.SplitID(id)
 	if name == "" {
 		return nil, fmt.Errorf("persistence ID %q has no entity type: expected TYPE|ID", id)
 	}
@@ -254,7 +251,7 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 var errFirstDeleted = errors.New("cannot be replayed from its first event, which is deleted; verify checks the rest")
 
 func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsourcing.Runtime, l *Linked, id string) (r *rebuilt, err error) {
-	_, entityID := journal.SplitID(id)
+	entityID, _ := l.entityID(id)
 	present, err := l.fold(ctx, rt, entityID, wanted{})
 	if err != nil {
 		return nil, fmt.Errorf("present: %w", err)
@@ -286,7 +283,7 @@ func unused(ctx context.Context, src *Source, l *Linked, id string, f *folded) (
 	if src.Snapshots == nil {
 		return 0, nil
 	}
-	_, entityID := journal.SplitID(id)
+	entityID, _ := l.entityID(id)
 	for md, err := range src.Snapshots.List(ctx, id, snapshot.UpTo(f.seqNr)) {
 		if err != nil {
 			return 0, fmt.Errorf("snapshots of %q: %w", id, err)

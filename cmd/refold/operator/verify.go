@@ -63,7 +63,7 @@ var ErrNoLister = errors.New("operator: the journal cannot list its persistence 
 // records that they append. The report lists problems with the data. The error is the reason why
 // Verify could not check everything; the report then covers the checked part.
 func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report Report, failed error) {
-	v := verifier{journal: j, opts: opts, linked: make(map[string]*Linked, len(opts.Entities)), start: &oneSnapshot{Store: opts.Snapshots}}
+	v := verifier{journal: j, opts: opts, start: &oneSnapshot{Store: opts.Snapshots}}
 	defer func() { failed = errors.Join(failed, v.close(ctx)) }()
 	v.opts.MaxProblems = cmp.Or(opts.MaxProblems, 1000)
 	for i := range opts.Entities {
@@ -71,7 +71,6 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 		if err := l.check(); err != nil {
 			return Report{}, err
 		}
-		v.linked[l.name] = l
 	}
 	if opts.Digest {
 		all := newDigester("")
@@ -104,7 +103,6 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 type verifier struct {
 	journal journal.Journal
 	opts    VerifyOptions
-	linked  map[string]*Linked
 	report  Report
 	scratch []any
 	all     *digester              // nil if no digest is requested
@@ -171,8 +169,7 @@ type history struct {
 }
 
 func (v *verifier) history(ctx context.Context, id string) (history, error) {
-	typeName, _ := journal.SplitID(id)
-	h := history{id: id, linked: v.linked[typeName]}
+	h := history{id: id, linked: linkedOf(v.opts.Entities, id)}
 	before, err := v.journal.HighestSequenceNr(ctx, id)
 	if err != nil {
 		return h, v.unread(ctx, &h, fmt.Errorf("the highest number is unreadable: %w", err))
@@ -356,7 +353,7 @@ func (v *verifier) replay(ctx context.Context, h *history, deleted uint64, numbe
 		}
 	}
 	v.start.number.Store(begin)
-	_, entityID := journal.SplitID(h.id)
+	entityID, _ := h.linked.entityID(h.id)
 	err = h.linked.replay(ctx, v.rt, entityID, numbers, func(replayed folded) error {
 		numbers = numbers[1:]
 		return v.compare(ctx, h, entityID, &replayed)
@@ -405,7 +402,7 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 		v.id.snapshot(&s)
 	}
 	if h.linked != nil {
-		_, entityID := journal.SplitID(h.id)
+		entityID, _ := h.linked.entityID(h.id)
 		_, err = h.linked.decode(entityID, s.Manifest, s.Payload)
 	} else if journal.IsReserved(h.id) {
 		err = v.own(s.Manifest, s.Payload)
