@@ -29,8 +29,9 @@ func adminProtocol() *adminrpc.Service {
 		Commands: map[string]transport.AdminRight{
 			string(adminCmdRegions): transport.AdminRead, string(adminCmdShards): transport.AdminRead, string(adminCmdEntities): transport.AdminRead, string(adminCmdFind): transport.AdminRead,
 			string(adminCmdRebalance): transport.AdminAct, string(adminCmdDrain): transport.AdminAct, string(adminCmdUndrain): transport.AdminAct,
+			string(adminCmdMove): transport.AdminAct, string(adminCmdRelease): transport.AdminAct,
 		},
-		Errors: map[string]error{"no region": ErrNoRegion, "no coordinator": ErrNoCoordinator},
+		Errors: map[string]error{"no region": ErrNoRegion, "no coordinator": ErrNoCoordinator, "cannot move": ErrCannotMove},
 	}
 }
 
@@ -47,6 +48,10 @@ const (
 	// adminCmdDrain starts Region.Drain and does not wait for its end.
 	adminCmdDrain   adminCommand = "drain"
 	adminCmdUndrain adminCommand = "undrain" // see Region.Undrain
+	// adminCmdMove and adminCmdRelease are Admin.Move and Admin.Release. Only the node with the
+	// coordinator accepts them.
+	adminCmdMove    adminCommand = "move"
+	adminCmdRelease adminCommand = "release"
 )
 
 type adminRequest struct {
@@ -54,7 +59,8 @@ type adminRequest struct {
 	Command adminCommand `json:"command"`
 	// Type is the name of the entity type. It is optional for adminCmdRegions only.
 	Type  string `json:"type,omitempty"`
-	Shard Shard  `json:"shard,omitempty"` // shard of adminCmdEntities
+	Shard Shard  `json:"shard,omitempty"` // shard of adminCmdEntities, adminCmdMove and adminCmdRelease
+	To    string `json:"to,omitempty"`    // name of the node of adminCmdMove
 	ID    string `json:"id,omitempty"`    // entity of adminCmdFind
 	// Behind is the first shard of a page of adminCmdShards. After is the last type or ID before a
 	// page of adminCmdRegions or adminCmdEntities.
@@ -114,6 +120,18 @@ type AdminCoordinator struct {
 	// Refused is the number of regions and proxies that the coordinator rejects because their
 	// settings differ.
 	Refused int `json:"refused,omitempty"`
+	// Pins are the shards that Admin.Move keeps on a node, sorted by shard.
+	Pins []AdminPin `json:"pins,omitempty"`
+}
+
+// AdminPin is a shard that Admin.Move keeps on a node.
+type AdminPin struct {
+	Shard Shard `json:"shard"`
+	// Node is the name of the node.
+	Node string `json:"node"`
+	// Home is the node that hosts the shard now, empty if there is none. It is another node while
+	// the shard moves, and while the pin is dormant because Node cannot host shards.
+	Home string `json:"home,omitempty"`
 }
 
 // AdminFound is the location of an entity.
@@ -197,6 +215,8 @@ func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminRep
 		reply.Found, err = s.adminFind(ctx, r.ID)
 	case adminCmdRebalance:
 		reply.Moving, err = s.adminRebalance(ctx)
+	case adminCmdMove, adminCmdRelease:
+		err = s.adminPin(ctx, coordinator.Pin{Shard: r.Shard, Node: r.To}, r.Command == adminCmdMove)
 	case adminCmdDrain:
 		if s.entities != nil {
 			s.beginDrain() //nolint:contextcheck // the drain continues after the request
@@ -232,8 +252,13 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 			return
 		}
 		state, _ := c.State()
+		var pins []AdminPin
+		for _, p := range state.Pins() {
+			home, _ := state.Home(p.Shard)
+			pins = append(pins, AdminPin{p.Shard, p.Node, home.Name})
+		}
 		a.CoordinatorState = &AdminCoordinator{
-			Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
+			Pins: pins, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
 		}
 	})
 	return a, err
@@ -279,40 +304,79 @@ func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	return found, err
 }
 
-// rebalancePoll is the interval of checks whether the strategy has returned.
-const rebalancePoll = 10 * time.Millisecond
+// pollInterval is the interval of checks whether the strategy has returned, or a pin is stored.
+const pollInterval = 10 * time.Millisecond
 
 // adminRebalance runs the strategy once, waits for its result and returns how many shards it moves.
 func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Tuning.StrategyTimeout+queryTimeout, errNoReply)
 	defer cancel()
-	ticker := time.NewTicker(rebalancePoll)
-	defer ticker.Stop()
 	var asked *coordinator.Machine
-	for before := 0; ; {
-		here, open := false, false
-		err := s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
-			c := s.machine.LocalCoordinator()
-			if c != nil && asked == nil {
-				asked, before = c, c.HandOffs()
-				s.step(shardcore.Rebalance{})
+	before, begun := 0, 0
+	if err := s.poll(ctx, func() (done bool, err error) { //nolint:contextcheck // the loop uses its own context
+		c := s.machine.LocalCoordinator()
+		if c != nil && asked == nil {
+			asked, before = c, c.HandOffs()
+			s.step(shardcore.Rebalance{})
+		}
+		if c == nil || c != asked {
+			return false, fmt.Errorf("%w on %v", ErrNoCoordinator, s.node.Self())
+		}
+		begun = c.HandOffs() - before
+		return !c.Rebalancing(), nil
+	}); err != nil {
+		return 0, err
+	}
+	return begun, nil
+}
+
+// ErrCannotMove reports that Admin.Move cannot move a shard to a node, or that Admin.Release has
+// nothing to release. The error names the reason.
+var ErrCannotMove = errors.New("sharding: cannot move the shard")
+
+// adminPin stores a pin and waits until it is durable. A pin with the node "" is removed.
+func (s *shell) adminPin(ctx context.Context, pin coordinator.Pin, move bool) error {
+	if move && pin.Node == "" {
+		return fmt.Errorf("%w: the name of the node is missing", ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Tuning.SaveTimeout+queryTimeout, errNoReply)
+	defer cancel()
+	var asked *coordinator.Machine
+	return s.poll(ctx, func() (done bool, err error) { //nolint:contextcheck // the loop uses its own context
+		c := s.machine.LocalCoordinator()
+		if c == nil || c.Phase() != coordinator.Active || asked != nil && c != asked {
+			return false, fmt.Errorf("%w on %v", ErrNoCoordinator, s.node.Self())
+		}
+		if asked == nil {
+			if err := c.CheckPin(pin.Shard, pin.Node); err != nil {
+				return false, fmt.Errorf("%w: %w", ErrCannotMove, err)
 			}
-			if here = c != nil && c == asked; here {
-				open, moving = c.Rebalancing(), c.HandOffs()-before
-			}
-		})
-		switch {
-		case err != nil:
-			return 0, err
-		case !here:
-			return 0, fmt.Errorf("%w on %v", ErrNoCoordinator, s.node.Self())
-		case !open:
-			return moving, nil
+			asked = c
+			s.step(shardcore.SetPin{Pin: pin})
+		}
+		state, _ := c.State()
+		node, _ := state.Pin(pin.Shard)
+		return node == pin.Node, nil
+	})
+}
+
+// poll calls f on the loop until it is done or returns an error.
+func (s *shell) poll(ctx context.Context, f func() (done bool, err error)) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		var done bool
+		var err error
+		if failed := s.call(ctx, func() { done, err = f() }); failed != nil {
+			return failed
+		}
+		if done || err != nil {
+			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -460,6 +524,27 @@ func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, er
 		return 0, err
 	}
 	return reply.Moving, nil
+}
+
+// Move moves a shard to the node with a name and keeps it there until Release: strategies do not
+// move it. It returns when the decision is durable; the hand-off follows. A shard that does not run
+// goes to the node when it starts. While the node cannot host shards, because it is gone, drained or
+// leaving, the strategy chooses the home. The shard returns as soon as the node can host it. A type
+// has at most 1,000 shards that are moved in this way.
+//
+// The error matches ErrCannotMove if the node is unknown, has only a proxy, or cannot host the shard
+// now, and ErrNoCoordinator if the queried node does not run the coordinator of the type.
+func (a *Admin) Move(ctx context.Context, node, typ string, shard Shard, to string) error {
+	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdMove, Type: typ, Shard: shard, To: to})
+	return err
+}
+
+// Release cancels Move: the strategy may move the shard again. It stays where it is until then. The
+// error matches ErrCannotMove if Move was not called for the shard, and ErrNoCoordinator if the
+// queried node does not run the coordinator of the type.
+func (a *Admin) Release(ctx context.Context, node, typ string, shard Shard) error {
+	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdRelease, Type: typ, Shard: shard})
+	return err
 }
 
 // Drain starts to hand off all shards of a type that a node hosts: see Region.Drain. It does

@@ -29,6 +29,8 @@ type shardsCommand struct {
 	Entities  shardsEntitiesCommand  `cmd:"" help:"Print the number of entities of each shard, or the entities of one shard."`
 	Find      shardsFindCommand      `cmd:"" help:"Print the shard and the node of an entity."`
 	Rebalance shardsRebalanceCommand `cmd:"" help:"Start a rebalance now."`
+	Move      shardsMoveCommand      `cmd:"" help:"Move a shard to a node and keep it there."`
+	Release   shardsReleaseCommand   `cmd:"" help:"Allow the allocation strategy to move a shard again."`
 	Drain     shardsDrainCommand     `cmd:"" help:"Move all shards of a node to other nodes."`
 	Undrain   shardsUndrainCommand   `cmd:"" help:"Allow a drained node to host shards again."`
 }
@@ -255,7 +257,17 @@ func (s *spread) print(w io.Writer) error {
 		}
 	}
 	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", console.Printable(s.Type), shards, s.Total, entities, about)
-	return err
+	if err != nil || s.CoordinatorState == nil || len(s.CoordinatorState.Pins) == 0 {
+		return err
+	}
+	_, _ = io.WriteString(w, "\n")
+	out = console.NewTable(w, false, "MOVED SHARD", "TO", "NOW ON")
+	for _, p := range s.CoordinatorState.Pins {
+		if err = out.Row(strconv.FormatUint(uint64(p.Shard), 10), p.Node, orNone(p.Home)); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 func (s *spread) notes(n *spreadNode) string {

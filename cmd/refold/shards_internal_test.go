@@ -73,7 +73,9 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 // changes nothing until the output matches, because the nodes receive a move at different times.
 func (l *lab) wantShards(status int, args []string, patterns ...string) string {
 	l.t.Helper()
-	changes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"drain", "undrain", "rebalance"}, arg) })
+	changes := slices.ContainsFunc(args, func(arg string) bool {
+		return slices.Contains([]string{"drain", "undrain", "rebalance", "move", "release"}, arg)
+	})
 	for began := time.Now(); ; {
 		got, out, stderr := l.command(l.t.Context(), "shards", args...)
 		missing := slices.IndexFunc(patterns, func(p string) bool { return !regexp.MustCompile(p).MatchString(out + stderr) })
@@ -120,6 +122,11 @@ func TestShardsCommand(t *testing.T) {
 	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
 		t.Errorf("list --json printed %s, want 2 nodes, at least 4 of 12 shards on b, and the coordinator on a", out)
 	}
+	l.wantShards(2, []string{"move", fmt.Sprint(n), "c"}, `refold: .*cannot move the shard: cannot pin the shard to node "c": it does not host type "account"`)
+	l.wantShards(2, []string{"release", fmt.Sprint(n)}, `refold: .*shard \d+ of type "account" is not pinned`)
+	l.wantShards(0, []string{"move", fmt.Sprint(n), "b", "--wait"}, fmt.Sprintf(`^shard %d of account is on b and stays there until it is released\n$`, n))
+	l.wantShards(0, nil, fmt.Sprintf(`term 1\n\nMOVED SHARD +TO +NOW ON\n%d +b +b\n$`, n))
+	l.wantShards(0, []string{"release", fmt.Sprint(n)}, fmt.Sprintf(`^the allocation strategy may move shard %d of account\n$`, n))
 	l.wantShards(0, []string{"drain", "--node", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
 	l.wantShards(2, []string{"drain", "--node", "b"}, `no other responding node can host shards of "account"`)

@@ -180,6 +180,10 @@ type CoordinatorReply struct{ coordinator.Input }
 // TermChecked is the reply to Effects.CheckTerm. Term is CheckTerm.
 type TermChecked region.TermChecked
 
+// SetPin pins a shard or removes its pin, see coordinator.SetPin. It has no effect without a
+// coordinator on this node.
+type SetPin struct{ coordinator.Pin }
+
 // Rebalance requests the coordinator to call its strategy at once.
 type Rebalance struct{}
 
@@ -210,6 +214,7 @@ func (StartCoordinator) input() {}
 func (StopCoordinator) input()  {}
 func (CoordinatorReply) input() {}
 func (TermChecked) input()      {}
+func (SetPin) input()           {}
 func (Rebalance) input()        {}
 func (ShardInput) input()       {}
 func (Drop) input()             {}

@@ -91,6 +91,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.stepCoordinator(in.Input)
 	case TermChecked:
 		m.regionStep(region.TermChecked(in))
+	case SetPin:
+		m.stepCoordinator(coordinator.SetPin(in))
 	case Rebalance:
 		m.stepCoordinator(coordinator.RebalanceNow{})
 	case ShardInput:

@@ -30,7 +30,7 @@ func (e External) Rebalance(v View) []Shard {
 	var chosen []Shard
 	for _, r := range v.Regions {
 		for _, s := range r.Shards {
-			if n, ok := e.region(&v, s); ok && n != r.Node && !v.moving(s) {
+			if n, ok := e.region(&v, s); ok && n != r.Node && !v.moving(s) && !v.pinned(s) {
 				chosen = append(chosen, s)
 			}
 		}

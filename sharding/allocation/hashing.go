@@ -59,7 +59,7 @@ func (h *Hashing) Rebalance(v View) []Shard {
 	for _, r := range v.Regions {
 		for _, s := range r.Shards {
 			owner, ok := h.owner(s)
-			if !ok || owner == r.Node || v.moving(s) {
+			if !ok || owner == r.Node || v.moving(s) || v.pinned(s) {
 				continue
 			}
 			if chosen = append(chosen, s); len(chosen) == h.Limit {

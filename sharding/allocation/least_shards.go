@@ -56,7 +56,8 @@ func (s LeastShards) Rebalance(v View) []Shard {
 	limit := max(1, min(share, cmp.Or(s.AbsoluteLimit, 20)))
 	var chosen []Shard
 	for _, r := range regions {
-		chosen = append(chosen, r.Shards[:max(0, len(r.Shards)-part)]...)
+		movable := v.movable(r.Shards)
+		chosen = append(chosen, movable[:min(max(0, len(r.Shards)-part), len(movable))]...)
 	}
 	if len(chosen) > 0 {
 		return chosen[:min(limit, len(chosen))]
@@ -66,8 +67,8 @@ func (s LeastShards) Rebalance(v View) []Shard {
 		missing += max(0, part-1-len(r.Shards))
 	}
 	for _, r := range regions {
-		if len(r.Shards) >= part && len(chosen) < min(missing, limit) {
-			chosen = append(chosen, r.Shards[0])
+		if movable := v.movable(r.Shards); len(r.Shards) >= part && len(movable) > 0 && len(chosen) < min(missing, limit) {
+			chosen = append(chosen, movable[0])
 		}
 	}
 	return chosen

@@ -51,6 +51,7 @@ func (s Threshold) Rebalance(v View) []Shard {
 	if difference <= threshold {
 		return nil
 	}
-	slices.Sort(most)
-	return most[:min(difference-threshold, threshold, room)]
+	movable := v.movable(most)
+	slices.Sort(movable)
+	return movable[:min(difference-threshold, threshold, room, len(movable))]
 }

@@ -18,6 +18,9 @@ type View struct {
 	Regions []Region
 	// Moving are the shards that are being handed off, sorted.
 	Moving []Shard
+	// Pinned are the shards that an operator has moved to a node, sorted: see sharding.Admin.Move.
+	// Rebalance need not return them, because the coordinator does not move them.
+	Pinned []Shard
 	// Members are all members of the cluster, sorted by node.
 	Members []identity.Member
 	// Unreachable are the members that some member cannot reach, sorted.
@@ -142,6 +145,19 @@ func (v *View) GoodTime() bool {
 func (v *View) moving(s Shard) bool {
 	_, found := slices.BinarySearch(v.Moving, s)
 	return found
+}
+
+func (v *View) pinned(s Shard) bool {
+	_, found := slices.BinarySearch(v.Pinned, s)
+	return found
+}
+
+// movable returns those of shards that are not pinned.
+func (v *View) movable(shards []Shard) []Shard {
+	if len(v.Pinned) == 0 {
+		return shards
+	}
+	return slices.DeleteFunc(slices.Clone(shards), v.pinned)
 }
 
 // ErrInvalid is matched by the errors about invalid settings.

@@ -66,7 +66,7 @@ func (m *Machine) requestNewHome(s Shard) {
 func (m *Machine) strategyView() allocation.View {
 	regions := slices.Clone(m.nextState().regions)
 	regions = slices.DeleteFunc(regions, func(r allocation.Region) bool { return m.unavailable(r.Node) })
-	return allocation.View{Regions: regions, Moving: m.Moving(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
+	return allocation.View{Regions: regions, Moving: m.Moving(), Pinned: m.pinned(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
 }
 
 func (m *Machine) askHomes() {
@@ -99,8 +99,14 @@ func (m *Machine) askHomes() {
 		return
 	}
 	m.strategyCall.id = m.id()
-	requests := make([]allocation.Request, len(m.strategyCall.shards))
-	for i, s := range m.strategyCall.shards {
+	free := m.takePinned()
+	if len(free) == 0 { // the strategy has nothing to decide
+		m.homesChosen(HomesChosen{ID: m.strategyCall.id})
+		m.decide()
+		return
+	}
+	requests := make([]allocation.Request, len(free))
+	for i, s := range free {
 		requests[i] = allocation.Request{Shard: s, Requester: m.requests.byShard[s].first}
 	}
 	m.out.Ask = &AskStrategy{ID: m.strategyCall.id, Requests: requests, View: view}
@@ -146,11 +152,10 @@ func (m *Machine) homesChosen(in HomesChosen) {
 	var homes homeList
 	var none []Shard
 	next := m.nextState()
+	free := len(m.strategyCall.shards) - len(m.strategyCall.pinned)
+	chosen := slices.Concat(in.Homes[:min(free, len(in.Homes))], make([]identity.Node, max(0, free-len(in.Homes))), m.strategyCall.pinned)
 	for i, s := range m.strategyCall.shards {
-		n := identity.Node{}
-		if i < len(in.Homes) {
-			n = in.Homes[i]
-		}
+		n := chosen[i]
 		if _, known := next.Region(n); !known || m.unavailable(n) {
 			none = append(none, s)
 			continue
@@ -224,9 +229,7 @@ func (m *Machine) tickHosting() {
 			return home != h.node || m.unstarted[s] != h.round || m.moving[s] != nil
 		})
 		if len(h.shards) > 0 && !m.isTerminating(h.node) {
-			h.due = m.now + m.cfg.StartTimeout
-			m.hostCommands = append(m.hostCommands, h)
-			m.sendShards(h.node, Host, h.round, h.shards)
+			m.host(h.node, h.shards) // in a new round: the region may have received Homes with these shards in a later round than h.round, and ignores that round
 		}
 	}
 }
@@ -326,6 +329,7 @@ func (w *allocationRequests) postpone(shards []Shard, until time.Duration) {
 type strategyCall struct {
 	id     uint64 // 0 is none
 	shards []Shard
+	pinned []identity.Node // the homes of the last shards, which are pinned
 }
 
 // answered is the ID of a call whose answer is not decided yet. No call has this ID.

@@ -4,6 +4,7 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ func events() []event {
 		{Kind: coordinator.ProxyTerminated, Node: node("p")},
 		allocated("a", 5, 4, 99_999),
 		deallocated(4, 128),
+		pinned("a", 3, 99_999),
+		released(300),
 	}
 }
 
@@ -64,6 +67,7 @@ func states(t *testing.T) []coordinator.State {
 		apply(t, started(1)),
 		apply(t, append(registered("orders-1:7400", "orders-10:7400", "x"), started(9), allocated("x", 9, 1, 300), allocated("orders-10:7400", 0, 99_999),
 			event{Kind: coordinator.ProxyRegistered, Node: node("p1")}, event{Kind: coordinator.ProxyRegistered, Node: node("p2")})...),
+		apply(t, append(registered("a"), allocated("a", 1), pinned("b", 300), pinned("a", 2, 7))...),
 	}
 }
 
@@ -86,8 +90,8 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 			t.Errorf("decode value %d: %v", i, err)
 		}
 		more := []byte{1, 2, 3}
-		if strings.HasPrefix(name, "messages") && e[0] == 0x10 {
-			more = append([]byte{0}, more...) // the settings of 1.1
+		if !strings.HasPrefix(name, "events") && e[0] == 0x10 {
+			more = append([]byte{0}, more...) // the settings or the pins of 1.1
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {
@@ -152,6 +156,27 @@ func TestStateEncodingIsStable(t *testing.T) {
 		encoded = append(encoded, b)
 	}
 	golden(t, "states.v1.golden", encoded, func(b []byte) (any, error) { return coordinator.DecodeState(b) })
+}
+
+// Releases without pins can read a history and a state with pins, because they skip the fields of a
+// later minor version.
+func TestOlderReleasesSkipPins(t *testing.T) {
+	t.Parallel()
+	for _, e := range []event{pinned("a", 3), released(3)} {
+		b := coordinator.AppendEvent(nil, e)
+		if !bytes.HasPrefix(b, []byte{0x11, byte(coordinator.HomesDeallocated), 0}) {
+			t.Errorf("%v is encoded as %x, want a deallocation of no shards of version 1.1, and further fields", e.Kind, b)
+		}
+	}
+	before := apply(t, append(registered("a"), allocated("a", 1))...)
+	with, err := before.Apply(pinned("a", 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, b := coordinator.AppendState(nil, before), coordinator.AppendState(nil, with)
+	if old[0] != 0x10 || b[0] != 0x11 || !bytes.HasPrefix(b[1:], old[1:]) {
+		t.Errorf("the state with a pin is encoded as %x, want version 1.1 and an extension of %x", b, old)
+	}
 }
 
 // The size of many shards and regions is limited.
@@ -224,6 +249,7 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"a shard twice": twice, "regions out of order": order, "a prefix longer than the previous name": {0x10, 0, 1, 3, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "no UID": {0x10, 0, 1, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"pins out of order": {0x11, 0, 0, 0, 2, 5, 1, 'a', 5, 1, 'b'}, "a pin without a name": {0x11, 0, 0, 0, 1, 5, 0, 0},
 		"an invalid name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
 	} {
 		if s, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
@@ -306,7 +332,7 @@ func FuzzDecodeEvent(f *testing.F) {
 
 func FuzzDecodeState(f *testing.F) {
 	f.Add(coordinator.AppendState(nil, coordinator.State{}))
-	s, err := coordinator.State{}.Apply(append(registered("a", "ab"), started(1), allocated("ab", 3, 1))...)
+	s, err := coordinator.State{}.Apply(append(registered("a", "ab"), started(1), allocated("ab", 3, 1), pinned("ab", 3))...)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -261,6 +261,9 @@ type Rebalanced struct {
 	Shards []Shard
 }
 
+// SetPin pins a shard to a node, or removes its pin if Node is "". The caller has called CheckPin.
+type SetPin struct{ Pin }
+
 // RebalanceNow calls the strategy at once.
 type RebalanceNow struct{}
 
@@ -280,5 +283,6 @@ func (SaveFailed) input()   {}
 func (ShardsAdded) input()  {}
 func (HomesChosen) input()  {}
 func (Rebalanced) input()   {}
+func (SetPin) input()       {}
 func (RebalanceNow) input() {}
 func (Terminate) input()    {}

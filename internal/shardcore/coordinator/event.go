@@ -34,11 +34,13 @@ const (
 	ProxyTerminated                       // removes a proxy
 	HomesAllocated                        // makes a region the home of shards
 	HomesDeallocated                      // takes the home from shards that have stopped
+	ShardsPinned                          // keeps shards on the node with the name Node.Name, see Pin
+	ShardsReleased                        // removes the pins of shards
 )
 
 func (k EventKind) String() string {
 	return enum.Name(k, "event", "", "started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated",
-		"homes deallocated")
+		"homes deallocated", "shards pinned", "shards released")
 }
 
 // Event is a change of the state of a coordinator. It is immutable.
@@ -47,14 +49,27 @@ type Event struct {
 	// Term is the new term, for Started.
 	Term uint64
 	// Node is the node of the region, the proxy or the coordinator. It is not set for
-	// HomesDeallocated.
+	// HomesDeallocated and ShardsReleased. ShardsPinned has only the name.
 	Node identity.Node
-	// Shards are the allocated shards in this order, or the deallocated ones.
+	// Shards are the allocated shards in this order, or the deallocated, pinned or released ones.
 	Shards []Shard
 }
 
+// eventVersion is the version of ShardsPinned and ShardsReleased. Their encodings begin with that of
+// a HomesDeallocated without shards. Releases that do not have these kinds skip the fields after
+// it, so that they can still read the history.
+const eventVersion = 0x11
+
 // AppendEvent appends the encoding of an event.
 func AppendEvent(dst []byte, e Event) []byte {
+	if e.Kind == ShardsPinned || e.Kind == ShardsReleased {
+		dst = append(dst, eventVersion, byte(HomesDeallocated), 0, byte(e.Kind))
+		dst = appendShards(dst, e.Shards)
+		if e.Kind == ShardsPinned {
+			dst = append(append(dst, byte(len(e.Node.Name))), e.Node.Name...) //nolint:gosec // at most identity.MaxNameLength
+		}
+		return dst
+	}
 	dst = append(dst, version, byte(e.Kind))
 	if e.Kind == Started {
 		dst = binary.AppendUvarint(dst, e.Term)
@@ -70,7 +85,7 @@ func AppendEvent(dst []byte, e Event) []byte {
 
 // DecodeEvent decodes the result of AppendEvent. The error matches ErrMalformed.
 func DecodeEvent(b []byte) (Event, error) {
-	r := newReader(b)
+	r := wire.NewReader(b, eventVersion, MaxBytes, ErrMalformed)
 	e := Event{Kind: EventKind(r.Byte("kind"))}
 	if r.Err() == nil && (e.Kind < Started || e.Kind > HomesDeallocated) {
 		r.Fail("unknown %v", e.Kind)
@@ -84,8 +99,22 @@ func DecodeEvent(b []byte) (Event, error) {
 	if e.Kind == HomesAllocated || e.Kind == HomesDeallocated {
 		e.Shards = readShards(r)
 	}
+	if r.Err() == nil && r.Minor() > 0 && e.Kind == HomesDeallocated && len(e.Shards) == 0 {
+		readPins(r, &e)
+	}
 	if err := r.End(); err != nil {
 		return Event{}, err
 	}
 	return e, nil
+}
+
+// readPins reads the fields that follow a HomesDeallocated without shards.
+func readPins(r *wire.Reader, e *Event) {
+	e.Kind = EventKind(r.Byte("kind of pins"))
+	if r.Err() == nil && e.Kind != ShardsPinned && e.Kind != ShardsReleased {
+		r.Fail("unknown kind %d of pins", byte(e.Kind))
+	}
+	if e.Shards = readShards(r); e.Kind == ShardsPinned {
+		e.Node.Name = readName(r)
+	}
 }

@@ -30,14 +30,14 @@ type Fold struct {
 
 // NewFold returns a Fold that continues from a state.
 func NewFold(from State) *Fold {
-	from.regions, from.proxies, from.homes = slices.Clone(from.regions), slices.Clone(from.proxies), slices.Clone(from.homes)
+	from.regions, from.proxies, from.homes, from.pins = slices.Clone(from.regions), slices.Clone(from.proxies), slices.Clone(from.homes), slices.Clone(from.pins)
 	return &Fold{state: from, copied: make([]bool, len(from.regions))}
 }
 
 // State returns the state after the events so far. The Fold then continues with a copy.
 func (f *Fold) State() State {
 	s := f.state
-	f.state.regions, f.state.proxies, f.state.homes = slices.Clone(s.regions), slices.Clone(s.proxies), slices.Clone(s.homes)
+	f.state.regions, f.state.proxies, f.state.homes, f.state.pins = slices.Clone(s.regions), slices.Clone(s.proxies), slices.Clone(s.homes), slices.Clone(s.pins)
 	f.copied = make([]bool, len(s.regions))
 	return s
 }
@@ -77,6 +77,8 @@ func (f *Fold) check(e *Event) string {
 		return f.checkShards(e.Shards, false) // a termination event has no shards
 	case HomesDeallocated:
 		return f.checkShards(e.Shards, true)
+	case ShardsPinned, ShardsReleased:
+		return f.checkPins(e)
 	default:
 		return "unknown kind"
 	}
@@ -138,6 +140,14 @@ func (f *Fold) apply(e *Event) {
 		for _, s := range e.Shards {
 			f.deallocate(s)
 		}
+	case ShardsPinned:
+		for _, s := range e.Shards {
+			f.state.pins = withPin(f.state.pins, Pin{s, e.Node.Name})
+		}
+	case ShardsReleased:
+		for _, s := range e.Shards {
+			f.state.pins = withoutPin(f.state.pins, s)
+		}
 	}
 }
 
@@ -196,6 +206,8 @@ func (f *Fold) Replay(e Event) {
 	case RegionRegistered, ProxyRegistered:
 		f.repaired("%v is registered twice", e.Node)
 	case RegionTerminated, ProxyTerminated:
+	case ShardsPinned, ShardsReleased:
+		f.repaired("%v of %d shards: %s", e.Kind, len(e.Shards), why)
 	case HomesAllocated:
 		f.replayAllocated(&e)
 	case HomesDeallocated:

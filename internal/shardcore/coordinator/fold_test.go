@@ -125,9 +125,9 @@ func TestReplayOfRandomHistories(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		f := coordinator.NewFold(coordinator.State{})
 		var strict []event
-		last := map[shard]identity.Node{}
+		last, pins := map[shard]identity.Node{}, map[shard]string{}
 		for range 200 {
-			e := event{Kind: coordinator.EventKind(1 + rnd.IntN(7)), Term: uint64(rnd.IntN(9)), Node: node(string(rune('a' + rnd.IntN(5))))}
+			e := event{Kind: coordinator.EventKind(1 + rnd.IntN(9)), Term: uint64(rnd.IntN(9)), Node: node(string(rune('a' + rnd.IntN(5))))}
 			if e.Kind >= coordinator.HomesAllocated {
 				for range rnd.IntN(4) {
 					e.Shards = append(e.Shards, shard(rnd.IntN(12)))
@@ -150,11 +150,24 @@ func TestReplayOfRandomHistories(t *testing.T) {
 						delete(last, s)
 					}
 				}
+			case coordinator.ShardsPinned:
+				for _, s := range e.Shards {
+					pins[s] = e.Node.Name
+				}
+			case coordinator.ShardsReleased: // an event that releases a shard without a pin has no effect
+				if !slices.ContainsFunc(e.Shards, func(s shard) bool { return pins[s] == "" }) {
+					for _, s := range e.Shards {
+						delete(pins, s)
+					}
+				}
 			case coordinator.Started, coordinator.RegionRegistered, coordinator.ProxyRegistered, coordinator.ProxyTerminated:
 			}
 			strict = append(strict, e)
 			s := f.State()
 			for n := range shard(12) {
+				if name, ok := s.Pin(n); name != pins[n] || ok != (name != "") {
+					t.Fatalf("seed %d: after %+v shard %d is pinned to %q, want %q", seed, e, n, name, pins[n])
+				}
 				if home, ok := s.Home(n); ok != (last[n] != identity.Node{}) || home != last[n] {
 					t.Fatalf("seed %d: after %+v shard %d is on %v, want %v", seed, e, n, home, last[n])
 				}

@@ -202,6 +202,7 @@ func (m *Machine) byHome(shards []Shard) []Home {
 }
 
 func (m *Machine) askRebalance() {
+	m.movePinned()
 	if m.phase != Active || m.rebalanceCall != 0 || m.clusterIsStopping() || len(m.state.regions) == 0 {
 		return
 	}
@@ -215,8 +216,6 @@ func (m *Machine) rebalanced(in Rebalanced) {
 	}
 	m.rebalanceCall = 0
 	if m.phase == Active && !m.clusterIsStopping() {
-		// Commands may be buffered for shards that have not started. If such a shard moved
-		// repeatedly, its commands would be forwarded twice.
-		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), func(s Shard) bool { _, starting := m.unstarted[s]; return starting }))
+		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), func(s Shard) bool { return m.isStarting(s) || m.isPinned(s) }))
 	}
 }

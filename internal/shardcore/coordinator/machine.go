@@ -121,6 +121,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.homesChosen(in)
 	case Rebalanced:
 		m.rebalanced(in)
+	case SetPin:
+		m.setPin(in)
 	case RebalanceNow:
 		m.askRebalance()
 	case Terminate:

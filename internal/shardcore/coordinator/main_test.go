@@ -37,6 +37,14 @@ func deallocated(shards ...shard) event {
 	return event{Kind: coordinator.HomesDeallocated, Shards: shards}
 }
 
+func pinned(name string, shards ...shard) event {
+	return event{Kind: coordinator.ShardsPinned, Node: identity.Node{Name: name}, Shards: shards}
+}
+
+func released(shards ...shard) event {
+	return event{Kind: coordinator.ShardsReleased, Shards: shards}
+}
+
 func started(term uint64) event {
 	return event{Kind: coordinator.Started, Term: term, Node: node("c")}
 }

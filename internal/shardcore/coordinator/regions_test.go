@@ -307,8 +307,12 @@ func TestHostIsRepeated(t *testing.T) {
 	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round - 1, Shards: []shard{1}})
 	d.receive("b", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
 	d.pass(10 * second)
+	again := d.round("a")
+	if again <= round {
+		t.Errorf("host is repeated in round %d, want a later round than %d: a region may have received homes in a later one", again, round)
+	}
 	d.want("host is repeated for shards that have not started", "a host[1]")
-	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: again, Shards: []shard{1}})
 	d.pass(30 * second)
 	d.want("after all shards have started", "")
 }

@@ -236,6 +236,7 @@ func (b *simCoordinator) apply(e coordinator.Effects) {
 		b.rebalance(*e.Rebalance)
 	}
 	b.check(e.Send)
+	b.checkPins(e.Notes)
 	for _, o := range e.Send {
 		w.post(b.r.node, o.To, o.Message, true)
 	}
@@ -266,18 +267,25 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 		w.t.Fatalf("seed %d, %v: %v sends in term %d, but term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
 	}
 	moving := b.m.Moving()
+	rest := out
+	begins := func(s shard) bool { // the hand-off begins after the message, in a higher round
+		return slices.ContainsFunc(rest, func(o coordinator.Outgoing) bool {
+			return o.Message.Kind == coordinator.BeginHandOff && slices.Contains(o.Message.Shards, s)
+		})
+	}
 	checkHome := func(s shard, n identity.Node, kind coordinator.Kind) {
 		if home, _ := state.Home(s); home != n {
 			w.t.Fatalf("seed %d, %v: %v of shard %d has home %v, stored is %v", w.seed, w.now, kind, s, n, home)
 		}
-		if slices.Contains(moving, s) {
+		if slices.Contains(moving, s) && !begins(s) {
 			w.t.Fatalf("seed %d, %v: %v of shard %d during its hand-off", w.seed, w.now, kind, s)
 		}
 	}
-	for _, o := range out {
+	for i, o := range out {
 		if o.Message.Term != b.m.Term() {
 			w.t.Fatalf("seed %d, %v: %+v is sent by a coordinator of term %d", w.seed, w.now, o, b.m.Term())
 		}
+		rest = out[i:]
 		for _, h := range o.Message.Homes {
 			for _, s := range h.Shards {
 				checkHome(s, h.Node, o.Message.Kind)
@@ -286,6 +294,27 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 		if o.Message.Kind == coordinator.Host {
 			for _, s := range o.Message.Shards {
 				checkHome(s, o.To, o.Message.Kind)
+			}
+		}
+	}
+}
+
+// checkPins verifies that a pinned shard is not moved away from its node while the node is up and
+// not leaving, and that a rebalance does not choose it.
+func (b *simCoordinator) checkPins(notes []coordinator.Note) {
+	state, _ := b.m.State()
+	for _, n := range notes {
+		if n.Kind != coordinator.HandOffBegun {
+			continue
+		}
+		for _, s := range n.Shards {
+			name, _ := state.Pin(s)
+			home, _ := state.Home(s)
+			if r := b.w.find(home); home.Name == name && r != nil && !r.leaving && !r.left {
+				b.w.t.Fatalf("seed %d, %v: shard %d moves away from %v, which it is pinned to", b.w.seed, b.w.now, s, home)
+			}
+			if name != "" {
+				b.w.hit["pinned shard moves"]++
 			}
 		}
 	}
@@ -375,6 +404,17 @@ func (w *world) disturb() {
 		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
 			w.hit["now"]++
 			b.step(coordinator.RebalanceNow{})
+		}
+	case 11, 12:
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone { // an operator moves a shard, or releases it
+			p := coordinator.Pin{Shard: shard(w.rnd.IntN(shards)), Node: r.node.Name}
+			if pins := w.store.state.Pins(); w.rnd.IntN(3) == 0 && len(pins) > 0 {
+				p = coordinator.Pin{Shard: pins[w.rnd.IntN(len(pins))].Shard}
+			}
+			if b.m.CheckPin(p.Shard, p.Node) == nil {
+				w.hit["pin"]++
+				b.step(coordinator.SetPin{Pin: p})
+			}
 		}
 	}
 }
@@ -476,6 +516,12 @@ func (w *world) settled() {
 	if n := len(w.store.state.Regions()); n != regions {
 		w.t.Errorf("seed %d: %d regions are registered, want %d", w.seed, n, regions)
 	}
+	for _, p := range w.store.state.Pins() { // no node is leaving any more
+		home, found := w.store.state.Home(p.Shard)
+		if found && home.Name != p.Node && slices.ContainsFunc(w.store.state.Regions(), func(r allocation.Region) bool { return r.Node.Name == p.Node }) {
+			w.t.Errorf("seed %d: shard %d is on %v, but it is pinned to the member %s, which can host it: %v", w.seed, p.Shard, home, p.Node, oldest.m.CheckPin(p.Shard, p.Node))
+		}
+	}
 	for s := range shard(shards) {
 		home, found := w.store.state.Home(s)
 		switch r := w.hosting[s]; {
@@ -545,7 +591,7 @@ func TestOneHome(t *testing.T) {
 					"started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated", "homes deallocated",
 					"not stored", "stored, answer lost", "lands late", "hangs, not stored", "hangs, lands late", "load failed", "refused",
 					"crash", "cut", "leave", "restart", "fails", "second", "terminate", "now", "removed", "late", "hosts",
-					"hand-off begun", "hand-off done", "hand-off failed", "not allocated", "terminating", "ignored", "save retried",
+					"shards pinned", "shards released", "pin", "pinned shard moves", "hand-off begun", "hand-off done", "hand-off failed", "not allocated", "terminating", "ignored", "save retried",
 					"superseded by a higher term", "terminated", "fenced",
 				}
 				for _, name := range want {

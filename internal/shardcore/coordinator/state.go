@@ -19,6 +19,7 @@ type State struct {
 	holder  identity.Node
 	regions []allocation.Region // sorted by node
 	proxies []identity.Node     // sorted
+	pins    []Pin               // sorted by shard
 	homes   []uint16            // for each shard up to the highest one with a home: the number of its region, from 1, or 0
 	shards  int
 }
@@ -73,7 +74,7 @@ func (s State) nodes() []identity.Node {
 
 // Equal reports whether two states are equal, including the order of allocation.
 func (s State) Equal(other State) bool {
-	return s.term == other.term && s.holder == other.holder && slices.Equal(s.proxies, other.proxies) &&
+	return s.term == other.term && s.holder == other.holder && slices.Equal(s.proxies, other.proxies) && slices.Equal(s.pins, other.pins) &&
 		slices.EqualFunc(s.regions, other.regions, func(a, b allocation.Region) bool {
 			return a.Node == b.Node && slices.Equal(a.Shards, b.Shards)
 		})
@@ -142,11 +143,18 @@ func without(nodes []identity.Node, n identity.Node) []identity.Node {
 	return slices.Delete(nodes, i, i+1)
 }
 
+// stateVersion is the version of a state with pins.
+const stateVersion = 0x11
+
 // AppendState appends the encoding of a state: the term and its holder, the regions with their
-// shards, and the proxies. Of each name only the part after its common prefix with the previous
+// shards, the proxies, and the pins if there are any. Of each name only the part after its common prefix with the previous
 // name is written. A shard takes 1 to 3 bytes.
 func AppendState(dst []byte, s State) []byte {
-	dst = append(dst, version)
+	v := byte(version)
+	if len(s.pins) > 0 {
+		v = stateVersion
+	}
+	dst = append(dst, v)
 	dst = binary.AppendUvarint(dst, s.term)
 	if s.term > 0 {
 		dst = wire.AppendNode(dst, s.holder)
@@ -162,7 +170,7 @@ func AppendState(dst []byte, s State) []byte {
 	for _, n := range s.proxies {
 		dst = appendNext(dst, &before, n)
 	}
-	return dst
+	return appendPins(dst, s.pins)
 }
 
 // StateBytes returns the maximum encoded size of the given number of shards, without the names of
@@ -187,7 +195,7 @@ func appendNext(dst []byte, before *string, n identity.Node) []byte {
 // DecodeState decodes the result of AppendState. It allocates memory in proportion to the input,
 // plus 200 kB at most for high shard numbers. The error matches ErrMalformed.
 func DecodeState(b []byte) (State, error) {
-	r := newReader(b)
+	r := wire.NewReader(b, stateVersion, MaxBytes, ErrMalformed)
 	var s State
 	if s.term = r.Uint(1<<63, "term"); s.term > 0 {
 		s.holder = r.Node()
@@ -210,6 +218,9 @@ func DecodeState(b []byte) (State, error) {
 			break
 		}
 		s.proxies = append(s.proxies, before)
+	}
+	if r.Err() == nil && r.Minor() > 0 {
+		s.pins = readStatePins(r)
 	}
 	if err := r.End(); err != nil {
 		return State{}, err

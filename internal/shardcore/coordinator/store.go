@@ -182,7 +182,11 @@ func (m *Machine) stored(rev uint64) {
 			m.homesAllocated(e.Node, e.Shards)
 		case HomesDeallocated:
 			m.homesDeallocated(e.Shards)
+		case ShardsPinned, ShardsReleased:
 		}
+	}
+	if slices.ContainsFunc(change.Events, func(e Event) bool { return e.Kind == ShardsPinned }) {
+		m.movePinned() // last: shards that another event of the change has allocated are starting
 	}
 }
 
@@ -233,6 +237,8 @@ func (m *Machine) decide() {
 			add(Event{Kind: r.kind, Shards: f.allocated(r.shards)})
 		case HomesAllocated:
 			m.decideHomes(r, add)
+		case ShardsPinned, ShardsReleased:
+			add(Event{Kind: r.kind, Node: r.node, Shards: r.shards})
 		case Started:
 		}
 	}

@@ -39,6 +39,7 @@ func TestReadOnlyOperator(t *testing.T) {
 		"leave": members.Leave(ctx, "a", "b"), "down": members.Down(ctx, "a", "b"), "prepare-for-shutdown": members.PrepareForShutdown(ctx, ""),
 		"drain": shards.Drain(ctx, "a", "till"), "undrain": shards.Undrain(ctx, "a", "till"),
 		"rebalance": func() error { _, err := shards.Rebalance(ctx, "a", "till"); return err }(),
+		"move":      shards.Move(ctx, "a", "till", 1, "a"), "release": shards.Release(ctx, "a", "till", 1),
 	} {
 		if !errors.Is(err, transport.ErrDenied) {
 			t.Errorf("%s with a credential for reads: %v, want ErrDenied", action, err)
@@ -47,6 +48,7 @@ func TestReadOnlyOperator(t *testing.T) {
 	actions := []string{
 		`{"command":"leave","node":"b"}`, `{"command":"down","node":"b"}`, `{"command":"prepare-for-shutdown"}`,
 		`{"service":"sharding","command":"drain","type":"till"}`, `{"service":"sharding","command":"undrain","type":"till"}`, `{"service":"sharding","command":"rebalance","type":"till"}`,
+		`{"service":"sharding","command":"move","type":"till","shard":1,"to":"a"}`, `{"service":"sharding","command":"release","type":"till","shard":1}`,
 	}
 	for _, request := range actions {
 		b, err := reader.Ask(ctx, transport.AdminRead, "a", []byte(request))

@@ -1,0 +1,84 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestMove checks that a shard that an operator moves stays on its node until it is released, also
+// over a restart of the coordinator and of the node.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards, w.options.Tuning.RebalanceInterval = 12, 5*time.Second
+		all := w.cluster("a", "b", "c")
+		admin, ctx := sharding.NewAdmin(w.network.Operator("ann")), w.Context()
+		for d := range 60 {
+			if _, err := ask(w, all[d%3], id(d), write{By: "ann", N: 1}); err != nil {
+				w.Fatal(err)
+			}
+		}
+		moved, err := all[0].region.ShardOf(id(1))
+		w.must(err)
+		on := func(want string) {
+			w.Helper()
+			p, err := ask(w, w.nodes["a"], id(1), write{By: "ann", N: 2})
+			if err != nil || p.Node != want {
+				w.Errorf("shard %d is on %q, %v, want %s", moved, p.Node, err, want)
+			}
+		}
+		to := "b"
+		if p, err := ask(w, all[0], id(1), write{By: "ann", N: 2}); err != nil {
+			w.Fatal(err)
+		} else if p.Node == "b" {
+			to = "c"
+		}
+		for name, test := range map[string]struct {
+			call func() error
+			want error
+			text string
+		}{
+			"unknown node":        {func() error { return admin.Move(ctx, "a", "diary", moved, "x") }, sharding.ErrCannotMove, `node "x": it is not a member`},
+			"unknown shard":       {func() error { return admin.Move(ctx, "a", "diary", 12, "b") }, sharding.ErrCannotMove, "shards 0 to 11, not 12"},
+			"no node":             {func() error { return admin.Move(ctx, "a", "diary", moved, "") }, nil, "the name of the node is missing"},
+			"unknown type":        {func() error { return admin.Move(ctx, "a", "letter", moved, "b") }, sharding.ErrNoRegion, "letter"},
+			"no coordinator":      {func() error { return admin.Move(ctx, "b", "diary", moved, "b") }, sharding.ErrNoCoordinator, "on b"},
+			"nothing to release":  {func() error { return admin.Release(ctx, "a", "diary", moved) }, sharding.ErrCannotMove, "not pinned"},
+			"release on the node": {func() error { return admin.Release(ctx, "c", "diary", moved) }, sharding.ErrNoCoordinator, "on c"},
+		} {
+			if err := test.call(); err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+				w.Errorf("%s: %v, want %v with %q", name, err, test.want, test.text)
+			}
+		}
+
+		w.must(admin.Move(ctx, "a", "diary", moved, to))
+		w.sleep(10 * time.Second)
+		on(to)
+		w.sleep(time.Minute) // several rebalances
+		on(to)
+		pins := admin.Regions(ctx, []string{"a"})[0].Region("diary").CoordinatorState.Pins
+		if len(pins) != 1 || pins[0] != (sharding.AdminPin{Shard: moved, Node: to, Home: to}) {
+			w.Errorf("Pins = %+v, want shard %d on %s", pins, moved, to)
+		}
+
+		w.must(w.nodes[to].region.Drain(ctx)) // the strategy chooses another home
+		if p, err := ask(w, w.nodes["a"], id(1), write{By: "ann", N: 2}); err != nil || p.Node == to {
+			w.Errorf("shard %d is on %q, %v, want it to leave the drained node %s", moved, p.Node, err, to)
+		}
+		w.must(w.nodes[to].region.Undrain(ctx))
+		w.sleep(20 * time.Second)
+		on(to)
+
+		w.must(admin.Release(ctx, "a", "diary", moved))
+		if pins := admin.Regions(ctx, []string{"a"})[0].Region("diary").CoordinatorState.Pins; len(pins) != 0 {
+			w.Errorf("after Release: Pins = %+v, want none", pins)
+		}
+	})
+}
