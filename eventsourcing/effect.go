@@ -174,13 +174,13 @@ func (e Effect[S, E, R]) UnstashAll() Effect[S, E, R] {
 // Stop stops the entity when it has handled the commands that it has received. Stashed commands are
 // answered ErrStopped. The next command starts the entity again.
 func (e Effect[S, E, R]) Stop() Effect[S, E, R] {
-	return Effect[S, E, R]{e.effect.controlled(engine.Stop)}
+	return Effect[S, E, R]{e.effect.controlled(engine.End)}
 }
 
 // Passivate is Stop for an entity that is idle. The two differ only with sharding: a remembered
 // entity (see package sharding) that has passivated is not started before its next command.
 func (e Effect[S, E, R]) Passivate() Effect[S, E, R] {
-	return Effect[S, E, R]{e.effect.controlled(engine.Stop).request(passivation{})}
+	return Effect[S, E, R]{e.effect.controlled(engine.End).request(passivation{})}
 }
 
 // SaveSnapshot saves the state after the events that the effect contains so far. A SnapshotSaved or

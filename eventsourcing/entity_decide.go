@@ -317,6 +317,7 @@ func (e *entity) encode(op *engine.Op, i int, event any) (journal.Event, error) 
 // applyOne applies an event and sets its tags. It reports whether Snapshots.When requests a snapshot.
 func (e *entity) applyOne(op *engine.Op, seqNr uint64, event any, record *journal.Event) bool {
 	m := e.host.model
+	op.Applied = true
 	m.apply(&e.instance, event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
 	if m.tags != nil {
 		record.Tags = m.tags(e.instance.state, event)

@@ -42,12 +42,18 @@ func (e *entity) perform(out *engine.Effects) {
 		e.host.rt.stores.do(func() { e.save(s) })
 	}
 	if out.Cause != nil {
-		e.failed(out.Cause)
+		e.failed(out.Cause, out.Resumed)
 	}
 	if out.Stopped {
 		e.stopTimers()
 		if e.abandon != nil {
 			e.abandon(ErrStopped)
+		}
+	}
+	if out.Verdict != engine.Restart {
+		e.passivates = true
+		if out.Verdict == engine.Escalate {
+			e.host.escalate(out.Cause)
 		}
 	}
 	if out.Recover {
@@ -158,7 +164,7 @@ func (e *entity) durable(seqNr uint64) {
 	e.updateDeadline()
 }
 
-func (e *entity) failed(cause error) {
+func (e *entity) failed(cause error, resumed bool) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
 	if errors.Is(cause, ErrConflict) && e.host.hooks.Route == nil && !e.host.opts.SharedJournal {
@@ -167,7 +173,11 @@ func (e *entity) failed(cause error) {
 	if p, ok := errors.AsType[*PanicError](cause); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
-	rt.log.Error("entity dropped its instance", attrs...)
+	if resumed {
+		rt.log.Error("entity resumed after a failure", attrs...)
+	} else {
+		rt.log.Error("entity dropped its instance", attrs...)
+	}
 	if rt.obs.Failure != nil {
 		rt.observe(func() { rt.obs.Failure(e.pid(), cause) })
 	}

@@ -27,8 +27,9 @@ var (
 	// ErrStopped is returned for a command that waits in the stash of an entity that stops, and for
 	// every command after the runtime is closed.
 	ErrStopped = engine.ErrStopped
-	// ErrClosed means that the runtime is closed. It matches ErrStopped.
-	ErrClosed = fmt.Errorf("eventsourcing: runtime closed: %w", engine.ErrStopped)
+	// ErrClosed means that the runtime is closed, or that the type was withdrawn from it (Local.Close).
+	// It matches ErrStopped.
+	ErrClosed = fmt.Errorf("eventsourcing: runtime or host closed: %w", engine.ErrStopped)
 	// ErrNotStored means that a write failed and that none of its events is stored now or later.
 	ErrNotStored = engine.ErrNotStored
 	// ErrPartlyStored means that a command failed after some of its events were stored: one of

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -78,6 +79,16 @@ type HostOptions struct {
 	// BackoffJitter extends a pause by a random fraction of up to this value. Defaults to 0.2;
 	// negative means none.
 	BackoffJitter float64
+	// Supervise decides what follows a failure of an entity: a panic of its code (*PanicError), a write
+	// that was not stored (ErrConflict, ErrRejected or another error of the journal), a recovery that
+	// failed (ErrRecovery), or a full stash with OverflowFail. It must not block, and it is called by
+	// several goroutines. A panic of Supervise counts as Restart. It is not called for an entity that
+	// stops anyway. Defaults to Restart in all cases.
+	Supervise func(error) Directive
+	// PanicLimit is the number of panics within PanicWindow after which an entity pauses before its
+	// restart. They default to 5 and 10 s.
+	PanicLimit  int
+	PanicWindow time.Duration
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have
 	// outdated, and a write after one of theirs fails with ErrConflict.
@@ -109,6 +120,8 @@ func (o HostOptions) withDefaults() HostOptions {
 	o.MinBackoff = cmp.Or(o.MinBackoff, 3*time.Second)
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, max(30*time.Second, o.MinBackoff))
 	o.BackoffJitter = max(0, cmp.Or(o.BackoffJitter, 0.2))
+	o.PanicLimit = cmp.Or(o.PanicLimit, 5)
+	o.PanicWindow = cmp.Or(o.PanicWindow, 10*time.Second)
 	if hosting.ShardingOf(o.hostOption) == nil { // sharding passivates its entities itself
 		o.PassivateAfter = cmp.Or(o.PassivateAfter, 2*time.Minute)
 	}
@@ -123,6 +136,10 @@ func (o HostOptions) validate() error {
 	if o.MinBackoff < 0 || o.MaxBackoff < o.MinBackoff {
 		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, want 0 <= MinBackoff <= MaxBackoff", o.MinBackoff, o.MaxBackoff)
 	}
+	if o.PanicLimit < 1 || o.PanicLimit > math.MaxUint16 {
+		errs.Addf("HostOptions.PanicLimit", "is %d, it must be from 1 to %d", o.PanicLimit, math.MaxUint16)
+	}
+	fielderror.NotNegative(&errs, "HostOptions.PanicWindow", o.PanicWindow)
 	if o.SharedJournal && (o.Recovery.Disabled || o.Recovery.readOnly()) {
 		errs.Addf("HostOptions.SharedJournal", "is set, but Recovery limits the events")
 	}
@@ -173,6 +190,7 @@ type host struct {
 	count     atomic.Int64  // entities in the shards
 	empty     chan struct{} // closed when the host is closed and no entity is left
 	once      sync.Once
+	reason    atomic.Pointer[error] // of an escalation; nil for none
 
 	unreturned sync.Map // types of messages whose lost effects were logged: reflect.Type to nil
 }
@@ -254,14 +272,17 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		MaxBackoff:    opts.MaxBackoff,
 		Jitter:        opts.BackoffJitter,
 		BackoffStash:  1000,
-		PanicLimit:    5,
-		PanicWindow:   10 * time.Second,
+		PanicLimit:    opts.PanicLimit,
+		PanicWindow:   opts.PanicWindow,
 		Signals:       len(m.signals) > 0 || len(m.parts) > 0,
 		Seed:          rt.seed,
 	}
 	if saved != nil && !opts.Recovery.readOnly() {
 		h.engine.SnapshotEvery = uint64(m.snapshots.every) //nolint:gosec // not negative, see validate
 		h.engine.KeepSnapshots = uint64(m.snapshots.keep)  //nolint:gosec // see above
+	}
+	if opts.Supervise != nil {
+		h.engine.Supervise = h.supervise
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -431,10 +452,19 @@ func (h *host) close() {
 	h.checkEmpty()
 }
 
+// checkEmpty ends a closed host without entities: the runtime may host the type again.
 func (h *host) checkEmpty() {
-	if h.resident() == 0 {
-		h.once.Do(func() { close(h.empty) })
+	if h.resident() > 0 {
+		return
 	}
+	h.once.Do(func() {
+		h.rt.mu.Lock()
+		defer h.rt.mu.Unlock()
+		if !h.rt.closed {
+			delete(h.rt.hosts, h.model.name)
+		}
+		close(h.empty)
+	})
 }
 
 func (h *host) drained(ctx context.Context) error {

@@ -35,7 +35,8 @@ type Observer struct {
 	// Snapshot is called when a snapshot was saved, or when a save failed.
 	Snapshot func(SnapshotInfo)
 	// Failure is called when an entity dropped its instance because of an error: a failed or rejected
-	// write, a conflict, a panic, or a failed recovery.
+	// write, a conflict, a panic, or a failed recovery. It is also called when HostOptions.Supervise has
+	// resumed the entity instead.
 	Failure func(persistenceID string, cause error)
 	// Fence is called when a write has an unknown outcome that has to be settled.
 	Fence func(persistenceID string, seqNr uint64)

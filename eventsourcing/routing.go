@@ -179,6 +179,9 @@ func (h shardedHost) Drain(id string) bool { return h.stop(id, stopMoved) }
 // Kill implements hosting.Host.
 func (h shardedHost) Kill(id string) bool { return h.stop(id, stopForce) }
 
+// Close implements hosting.Host.
+func (h shardedHost) Close(ctx context.Context) error { return h.withdraw(ctx) }
+
 // InMemory implements hosting.Host.
 func (h shardedHost) InMemory(id string) bool { return h.find(id) != nil }
 

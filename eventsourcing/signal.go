@@ -46,7 +46,7 @@ type PersistRejected struct {
 // ErrStopped, unless the handler returns UnstashAll: then they are handled before the entity stops.
 //
 // No Stopping signal reaches an instance that stops itself (Effect.Stop, Effect.Passivate), that fails,
-// or that is killed: at the end of the context of Runtime.Close, or at the time limit of a hand-off (see
+// or that is killed: at the end of the context of Runtime.Close or Local.Close, or at the time limit of a hand-off (see
 // sharding.Tuning.HandOffTimeout), which also ends a handler whose writes take too long. An entity
 // without events that leaves memory because it has no work receives none.
 type Stopping struct {
@@ -65,7 +65,7 @@ const (
 	// StopMoved means that the shard of the entity leaves this node: for another node, or because the
 	// node or the region shuts down.
 	StopMoved
-	// StopClosed means that the runtime closes.
+	// StopClosed means that the runtime closes, or that the type is withdrawn from it.
 	StopClosed
 )
 

@@ -218,7 +218,7 @@ func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminRep
 	case adminCmdMove, adminCmdRelease:
 		err = s.adminPin(ctx, coordinator.Pin{Shard: r.Shard, Node: r.To}, r.Command == adminCmdMove)
 	case adminCmdDrain:
-		if s.entities != nil {
+		if !s.proxy {
 			s.beginDrain() //nolint:contextcheck // the drain continues after the request
 		}
 	case adminCmdUndrain:
@@ -233,7 +233,7 @@ func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminRep
 }
 
 func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
-	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.entities == nil, Dropped: s.dropped.Load()}
+	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.proxy, Dropped: s.dropped.Load()}
 	if why := s.mismatchErr(); why != nil {
 		a.Mismatch = why.Error()
 	}

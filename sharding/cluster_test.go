@@ -67,6 +67,10 @@ type (
 	perish struct {
 		eventsourcing.Command[diary, page]
 	}
+	// fail makes the handler panic.
+	fail struct {
+		eventsourcing.Command[diary, page]
+	}
 	// closeIt lets the diary leave memory.
 	closeIt struct {
 		eventsourcing.Command[diary, page]
@@ -137,6 +141,8 @@ func (d *diary) remind(ctx *diaryCtx[page], c remind) diaryDecision[page] {
 	return ctx.StartTimer("remind", c.After, write{By: "timer"}).Reply(d.page())
 }
 
+func (d *diary) fail(*diaryCtx[page], fail) diaryDecision[page] { panic("injected") }
+
 func (d *diary) perish(ctx *diaryCtx[page], _ perish) diaryDecision[page] {
 	return ctx.Stop().Reply(d.page())
 }
@@ -170,7 +176,7 @@ func diaries(node string) eventsourcing.Type[diary, wrote] {
 		Events: codec.Types(codec.Name[wrote]("wrote")),
 		Commands: eventsourcing.Commands(
 			eventsourcing.On("write", (*diary).write), eventsourcing.On("read", (*diary).read), eventsourcing.On("tear", (*diary).tear),
-			eventsourcing.On("ponder", (*diary).ponder), eventsourcing.On("close", (*diary).closeIt), eventsourcing.On("perish", (*diary).perish),
+			eventsourcing.On("ponder", (*diary).ponder), eventsourcing.On("close", (*diary).closeIt), eventsourcing.On("perish", (*diary).perish), eventsourcing.On("fail", (*diary).fail),
 			eventsourcing.On("remind", (*diary).remind), eventsourcing.OnNotice("pondered", (*diary).pondered),
 		),
 	}

@@ -82,7 +82,7 @@ func (s *shell) passOwn(g *fastPath, c *envelope) (sent bool, err error) {
 	switch used, to := g.Target(shardcore.Own, c.message.ID()); {
 	case to == shardcore.ToEntity:
 		used.set()
-		return true, s.entities.Deliver(c.message)
+		return true, s.host().Deliver(c.message)
 	case to == shardcore.ToHome && c.failed != nil:
 		return true, c.failed
 	case to == shardcore.ToHome && !c.encoded.isZero():
@@ -115,7 +115,7 @@ func (s *shell) passPeer(g *fastPath, c *decodedCommand) (sent bool, err error) 
 
 // deliverPeer passes a command of another node to its entity.
 func (s *shell) deliverPeer(c *decodedCommand) error {
-	err := s.entities.Deliver(c.message)
+	err := s.host().Deliver(c.message)
 	if err != nil {
 		c.charge.Free()
 	}

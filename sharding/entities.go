@@ -44,7 +44,7 @@ func (s *shell) startEntity(a *shardcore.Action) {
 	}
 	s.localEntities[a.Entity] = r
 	s.started = append(s.started, r)
-	err := s.entities.Rouse(r.id, func(error) {
+	err := s.host().Rouse(r.id, func(error) {
 		s.post(func() {
 			if s.localEntities[r.id] == r {
 				s.enqueueInput(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
@@ -94,9 +94,9 @@ func (s *shell) handleGone(r *localEntity, asked bool) {
 	seated := r.hasEntry
 	s.removeEntry(r)
 	switch {
-	case r.stopping && s.entities.Drain(r.id):
+	case r.stopping && s.host().Drain(r.id):
 		return // a new command has started the entity again: the entity handles its mailbox before it stops
-	case !r.stopping && s.entities.InMemory(r.id):
+	case !r.stopping && s.host().InMemory(r.id):
 		if seated { // a command arrived on the fast path: keep the entity running, because other commands may follow
 			s.started = append(s.started, r)
 		}

@@ -87,3 +87,43 @@ func Example() {
 	// 20 <nil>
 	// 30 <nil>
 }
+
+// A type is withdrawn from a running node: the other node takes over its accounts, and the first node
+// still reaches them.
+func ExampleRegion_Close() {
+	ctx := context.Background()
+	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
+	var regions []*sharding.Region[Account]
+	for _, name := range []string{"a:1", "b:1"} {
+		self, _ := identity.New(name)
+		node, err := cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: network.Carrier(self), Seeds: []string{"a:1"}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = rt.Close(ctx) }()
+		defer func() { _ = node.Shutdown(ctx) }()
+		region, err := sharding.Host(ctx, node, rt, AccountType(), sharding.Options{Shards: 10})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		regions = append(regions, region)
+	}
+	_, err := eventsourcing.Ask(ctx, regions[0].Ref("42"), Deposit{Amount: 10})
+	fmt.Println(err)
+	err = regions[0].Close(ctx)
+	<-regions[0].Done()
+	fmt.Println(err, regions[0].Err())
+	balance, err := eventsourcing.Ask(ctx, regions[0].Ref("42"), Deposit{Amount: 5})
+	fmt.Println(balance, err)
+	// Output:
+	// <nil>
+	// <nil> <nil>
+	// 15 <nil>
+}

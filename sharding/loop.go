@@ -153,7 +153,7 @@ func (s *shell) terminate() {
 		s.handleRefusal(&shardcore.Refusal{Message: m, Reason: shardcore.Stopped})
 	}
 	for id := range s.localEntities { // the entities of a failed region
-		s.entities.Kill(id)
+		s.host().Kill(id)
 	}
 	for _, it := range left {
 		if it.call != nil {
@@ -167,6 +167,7 @@ func (s *shell) terminate() {
 		s.log.WarnContext(s.ctx, "cannot close a store", slog.Any("error", err))
 	}
 	s.removeHooks()
+	closeOnce(s.hosted.Load().done)
 	close(s.done)
 }
 
@@ -268,7 +269,7 @@ func (s *shell) applyAction(a *shardcore.Action) {
 	case shard.Pass:
 		if p, ok := a.Message.Local.(*envelope); ok {
 			s.freeOwn(p)
-			if err := s.entities.Deliver(p.message); err != nil {
+			if err := s.host().Deliver(p.message); err != nil {
 				s.fail(p.message, err)
 			}
 		} else if c, ok := a.Message.Decoded.(*decodedCommand); ok {
@@ -283,12 +284,12 @@ func (s *shell) applyAction(a *shardcore.Action) {
 		}
 	case shard.Stop:
 		if a.Idle {
-			s.stopEntity(a, s.entities.Passivate)
+			s.stopEntity(a, s.host().Passivate)
 		} else {
-			s.stopEntity(a, s.entities.Drain)
+			s.stopEntity(a, s.host().Drain)
 		}
 	case shard.Kill:
-		s.stopEntity(a, s.entities.Kill)
+		s.stopEntity(a, s.host().Kill)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 type Region[S any] struct {
 	shell    *shell
 	entities eventsourcing.Entities[S]
+	tenancy  *tenancy
 }
 
 // Host starts a region: the node hosts entities of a type together with all other nodes that call
@@ -38,7 +39,7 @@ type Region[S any] struct {
 // is a member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of
 // this node; close it after the node.
 //
-// The region ends with the node. When the node shuts down, its shards are handed off to other
+// The region ends with the node, or by Region.Close. When the node shuts down, its shards are handed off to other
 // regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
 // The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had already
 // ended.
@@ -46,17 +47,20 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
-	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
+	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell, t *tenancy) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
 		if opts.ProxyOnly {
 			return remoteOf(typ.Protocol()).Entities(rt, hosting.Listing{Type: typ.Name, Store: opts.Host.Store}, s.route), nil
 		}
-		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil}
-		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
+		hooks := hosting.Hooks{
+			Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil,
+			Escalated: func(cause error) { s.escalate(t, cause) },
+		}
+		connection, options := &hosting.Sharding{Hooks: hooks}, opts.Host
 		hosting.Shard(&options, connection)
 		if entities, err = eventsourcing.HostWith(rt, typ, options); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		s.entities = connection.Host
+		t.host = connection.Host
 		return entities, nil
 	})
 	if err != nil {
@@ -74,7 +78,7 @@ func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Run
 		return nil, fmt.Errorf(
 			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.ProxyOnly there, or set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
-	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
+	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell, _ *tenancy) (eventsourcing.Entities[S], error) {
 		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store, EntityID: protocol.EntityID}, s.route), nil
 	})
 	if err != nil {
@@ -90,7 +94,7 @@ func remoteOf[S any](protocol eventsourcing.Protocol[S]) hosting.Remote[eventsou
 // start starts a region or a proxy. The argument host creates the entities.
 func start[S any](
 	ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, typ eventsourcing.Protocol[S], opts Options, proxy bool,
-	host func(*shell) (eventsourcing.Entities[S], error),
+	host func(*shell, *tenancy) (eventsourcing.Entities[S], error),
 ) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: nil node", ErrInvalid)
@@ -119,13 +123,19 @@ func start[S any](
 	if err := errs.Err(ErrInvalid); err != nil {
 		return nil, err
 	}
+	r := &Region[S]{tenancy: &tenancy{done: make(chan struct{})}}
+	if s := routerOf(node).find(typ.Name); s != nil {
+		r.shell = s
+		return r, s.reopen(ctx, opts, proxy, r.tenancy, func() (err error) { r.entities, err = host(s, r.tenancy); return err }, r)
+	}
 	s, err := newShell(ctx, node, rt, typ.Name, typ.Commands, opts, proxy)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	s.carrier = remoteOf(typ)
-	r := &Region[S]{shell: s}
-	if err := s.launch(ctx, func() (err error) { r.entities, err = host(s); return err }, r); err != nil {
+	r.shell = s
+	s.hosted.Store(r.tenancy)
+	if err := s.launch(ctx, func() (err error) { r.entities, err = host(s, r.tenancy); return err }, r); err != nil {
 		return nil, err
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "region started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
@@ -171,7 +181,7 @@ func (r *Region[S]) IDs(ctx context.Context) iter.Seq2[string, error] { return r
 // entities are covered if each node calls Wake. A proxy does nothing.
 func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	s := r.shell
-	if s.entities == nil {
+	if s.proxy {
 		return 0, nil
 	}
 	if err := r.AwaitReady(ctx); err != nil {
@@ -186,7 +196,7 @@ func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	}); err != nil {
 		return 0, fmt.Errorf("sharding: wake the entities of type %q: %w", s.name, err)
 	}
-	return s.entities.Wake(ctx, func(id string) bool {
+	return s.host().Wake(ctx, func(id string) bool {
 		n, err := s.shardOf(id)
 		return err == nil && !elsewhere[n]
 	})
@@ -242,8 +252,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Done is closed when the region has ended.
-func (r *Region[S]) Done() <-chan struct{} { return r.shell.done }
+// Done is closed when the region has ended: with the node, by Close, or because an entity has failed
+// and HostOptions.Supervise has returned eventsourcing.Escalate.
+func (r *Region[S]) Done() <-chan struct{} { return r.tenancy.done }
 
 // State is the state of a region or a proxy on a node.
 type State struct {
@@ -381,7 +392,8 @@ func (r *Region[C]) Drain(ctx context.Context) error {
 var ErrUndrained = errors.New("sharding: the drain was canceled")
 
 // Undrain cancels Drain: the next rebalance may allocate shards to the node again. Shards that have
-// not moved stay. It does nothing without a Drain. The error is that of ctx, or ErrStopped.
+// not moved stay. It does nothing without a Drain. The error is that of ctx, ErrStopped, or ErrInvalid
+// after Close.
 func (r *Region[C]) Undrain(ctx context.Context) error {
 	if err := r.shell.undrain(ctx); err != nil {
 		return fmt.Errorf("sharding: undrain type %q on %v: %w", r.shell.name, r.shell.node.Self(), err)
@@ -390,7 +402,12 @@ func (r *Region[C]) Undrain(ctx context.Context) error {
 }
 
 func (s *shell) undrain(ctx context.Context) error {
-	return s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
+	var refused error
+	err := s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
+		if s.closing {
+			refused = fmt.Errorf("%w: the region is closed: call Host", ErrInvalid)
+			return
+		}
 		if !s.machine.Drained() {
 			return
 		}
@@ -400,6 +417,7 @@ func (s *shell) undrain(ctx context.Context) error {
 		}
 		s.drainWaiters = nil
 	})
+	return cmp.Or(err, refused)
 }
 
 // beginDrain starts a drain. The channel is closed at its end, or receives an error.

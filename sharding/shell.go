@@ -33,7 +33,8 @@ type shell struct {
 	opts           Options
 	commands       *codec.Registry
 	carrier        hosting.Carrier
-	entities       hosting.Host // nil on a proxy
+	proxy          bool
+	hosted         atomic.Pointer[tenancy]
 	store          CoordinatorStore
 	rememberStore  RememberStore // nil if entities are not remembered
 	log            *slog.Logger
@@ -68,6 +69,8 @@ type shell struct {
 	started            []*localEntity          // entities to be added to the fast path
 	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
 	drainWaiters       []chan error            // closed when drained, or sent an error
+	closing            bool                    // Region.Close has begun
+	closed             bool                    // Region.Close has ended: Host may start the next region
 	refusalNotified    bool                    // refusal is closed
 	outageLogged       bool                    // an outage of the coordinator is logged
 	throttle           loop.Throttle[logKind]
@@ -88,7 +91,7 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	}
 	budget := loop.BudgetOf(node.Transport())
 	s := &shell{
-		node: node, router: routerOf(node), runtime: rt, name: name, opts: opts, commands: commands, machine: machine,
+		node: node, router: routerOf(node), runtime: rt, name: name, proxy: proxy || opts.ProxyOnly, opts: opts, commands: commands, machine: machine,
 		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), paths: make([]fastPath, opts.Shards),
 		inbox: loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes},
 			loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes, Account: budget.Account("frames of " + name)}),

@@ -164,7 +164,7 @@ func (s *shell) answerQuery(subject query) ([]byte, error) {
 		state, _ := c.State()
 		return encodeNodes(state.Regions()), nil
 	case queryCounts:
-		if s.entities == nil {
+		if s.proxy {
 			return nil, errors.New("proxy without shards")
 		}
 		return encodeCounts(s.counts()), nil

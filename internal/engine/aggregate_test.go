@@ -117,7 +117,7 @@ func (b *aggregate) answer(op *engine.Op, a *act) {
 	case "unstash":
 		op.Control(engine.UnstashAll)
 	case "stop":
-		op.Control(engine.Stop)
+		op.Control(engine.End)
 	case "unhandled":
 		op.Control(engine.Unhandled)
 	default:
@@ -133,6 +133,7 @@ func (b *aggregate) persist(op *engine.Op, names []string, async bool) bool {
 	}
 	events := make([]journal.Event, len(names))
 	matched := false
+	op.Applied = true
 	for i, name := range names {
 		events[i] = journal.Event{Manifest: "event", Payload: []byte(name)}
 		if name == "!" {

@@ -134,8 +134,11 @@ type Effects struct {
 	// Stopped reports that the instance has ended. If Recover is also set, another incarnation
 	// follows at once, otherwise with the next Deliver.
 	Stopped bool
-	// Cause is the error that ended the instance, or nil.
-	Cause error
+	// Cause is the error that ended the instance, or nil. If Resumed is set, the instance continues.
+	Cause   error
+	Resumed bool
+	// Verdict, if it is Stop or Escalate, is the decision of the supervisor that ended the instance.
+	Verdict Directive
 
 	// Ops receives finished ops for reuse, on the goroutine on which they finish. nil disables the
 	// reuse. The shell sets it once, to a *sync.Pool without New.

@@ -53,7 +53,11 @@ func (m *Machine) recovered(in Input, out *Effects) {
 		return
 	}
 	if in.Err != nil {
-		m.recoveryFailed(in.Err, out)
+		verdict := Restart
+		if !errors.Is(in.Err, ErrStopped) {
+			verdict = m.supervise(&RecoveryFailed{Err: in.Err})
+		}
+		m.recoveryFailed(in.Err, verdict, out)
 		return
 	}
 	m.phase = ready
@@ -74,9 +78,10 @@ func (m *Machine) recovered(in Input, out *Effects) {
 	m.decide(&Envelope{Message: RecoveryCompleted{}, Signal: true}, out)
 }
 
-// recoveryFailed answers all waiting messages and backs off. A recovery that the end of the runtime
+// recoveryFailed answers all waiting messages and backs off, unless the supervisor decides otherwise. A
+// recovery that the end of the runtime
 // has stopped is answered with that reason.
-func (m *Machine) recoveryFailed(reason error, out *Effects) {
+func (m *Machine) recoveryFailed(reason error, verdict Directive, out *Effects) {
 	failed := &RecoveryFailed{Err: reason}
 	err := error(failed)
 	if errors.Is(reason, ErrStopped) {
@@ -91,16 +96,20 @@ func (m *Machine) recoveryFailed(reason error, out *Effects) {
 		m.answer(out, e, err)
 	}
 	m.stash = signals
-	m.backOff(failed, out)
+	out.Cause, out.Resumed = failed, false
+	if !m.ended(verdict, out) {
+		m.backOff(failed, out)
+	}
 }
 
 // restart drops the instance after its writes were settled. bySignal reports whether the unit that
 // was not stored belongs to a signal.
 func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
-	out.Cause = cause
+	out.Cause, out.Resumed = cause, false
 	switch {
 	case m.ends() && m.stash.n == 0:
 		m.stopped(out)
+	case cause != nil && m.ended(m.supervise(cause), out):
 	case cause == nil:
 		m.recover(out)
 	case errors.Is(cause, journal.ErrConflict):
@@ -133,14 +142,15 @@ func (m *Machine) signal(s any) {
 // refoldBroken drops an instance whose code panicked or whose stash overflowed. It is called when
 // all events that the instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
-	cause := m.broken
+	cause, verdict := m.broken, m.verdict
 	m.dropPending()
 	again := m.tooMany()
-	out.Cause = cause
+	out.Cause, out.Resumed = cause, false
 	var recovery *RecoveryFailed
 	switch {
 	case errors.As(cause, &recovery):
-		m.recoveryFailed(recovery.Err, out)
+		m.recoveryFailed(recovery.Err, verdict, out)
+	case m.ended(verdict, out):
 	case m.ends() && m.stash.n == 0:
 		m.stopped(out)
 	case again:

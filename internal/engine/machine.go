@@ -18,6 +18,21 @@ const (
 	OverflowFail
 )
 
+// Directive is the decision of a supervisor.
+type Directive uint8
+
+const (
+	// Restart drops the instance and recovers another one, after a back-off if the failure is likely to
+	// repeat.
+	Restart Directive = iota
+	// Resume keeps the instance if the failure has left its state intact, and otherwise restarts it.
+	Resume
+	// Stop ends the instance. The next message starts another one.
+	Stop
+	// Escalate is Stop, and ends the host.
+	Escalate
+)
+
 // Config is the configuration of all machines of one type. All fields are required; the shell fills
 // in the defaults.
 type Config struct {
@@ -46,6 +61,8 @@ type Config struct {
 	SnapshotEvery, KeepSnapshots uint64
 	// Signals reports whether the aggregate handles signals.
 	Signals bool
+	// Supervise decides after a failure. nil restarts.
+	Supervise func(cause error) Directive
 	// Seed feeds the jitter.
 	Seed uint64
 }
@@ -75,11 +92,12 @@ type Machine struct {
 	applied  uint64 // the last assigned sequence number
 	durable  uint64 // the last sequence number that is stored
 
-	head, tail         *Step // the pending list
-	unitHead, unitTail *Step // units of the pending list that wait for the journal
-	failed             *Step // the first unit that was not stored
-	broken             error // the reason why this instance decides no more messages
-	killed             error // the error of Kill for waiting messages; nil if the entity was not killed
+	head, tail         *Step     // the pending list
+	unitHead, unitTail *Step     // units of the pending list that wait for the journal
+	failed             *Step     // the first unit that was not stored
+	broken             error     // the reason why this instance decides no more messages
+	verdict            Directive // about broken
+	killed             error     // the error of Kill for waiting messages; nil if the entity was not killed
 
 	stash Queue                // messages that could not be decided yet
 	user  Queue                // messages stashed by the user
@@ -227,7 +245,7 @@ func (m *Machine) room() bool {
 
 func (m *Machine) overflow(e *Envelope, out *Effects) {
 	if m.cfg.Overflow == OverflowFail && m.phase == ready && m.broken == nil {
-		m.broken = errStashOverflow
+		m.fail(errStashOverflow, true, out)
 	}
 	m.answer(out, e, ErrStashFull)
 }
@@ -258,9 +276,10 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 		}
 		m.ops++
 		if op.panicked {
-			m.broken = op.err
 			if _, ok := e.Message.(RecoveryCompleted); ok {
-				m.broken = &RecoveryFailed{Err: op.err}
+				m.fail(&RecoveryFailed{Err: op.err}, false, out)
+			} else {
+				m.fail(op.err, !op.Applied, out)
 			}
 		}
 		m.link(op, out)

@@ -20,6 +20,9 @@ type Op struct {
 	Requests []any
 	// Made counts the effects that user code made. Only the shell uses it.
 	Made uint16
+	// Applied reports that the Behavior has begun to apply events in the present call. If this call
+	// then panics, the state is lost.
+	Applied bool
 
 	reply    reply
 	control  Control
@@ -63,8 +66,8 @@ const (
 	Stash Control = 1 << iota
 	// UnstashAll handles the messages in the user's stash before all other messages.
 	UnstashAll
-	// Stop ends the entity after the internal stash is handled.
-	Stop
+	// End ends the entity after the internal stash is handled.
+	End
 	// Unhandled reports that the aggregate does not handle the message.
 	Unhandled
 )

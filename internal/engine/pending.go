@@ -90,10 +90,10 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 }
 
 func (m *Machine) call(op *Op, fn any, out *Effects) {
-	op.nr, op.replied = m.applied, false
+	op.nr, op.replied, op.Applied = m.applied, false, false
 	defer func() { // also if user code calls runtime.Goexit
 		if op.panicked {
-			m.broken = op.err
+			m.fail(op.err, !op.Applied, out)
 		}
 		if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
 			// Messages were decided before the callback ran, and the callback has seen their events.
@@ -151,7 +151,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 	if op.control&Stash != 0 {
 		m.stashByUser(op.Env, out)
 	}
-	if op.control&Stop != 0 {
+	if op.control&End != 0 {
 		m.stopping = true
 	}
 }

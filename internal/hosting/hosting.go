@@ -231,6 +231,8 @@ type Hooks struct {
 	Gone func(id string, passivated bool)
 	// Busy reports each entity that Host.Passivate could not stop because it has work to do.
 	Busy func(id string)
+	// Escalated requests the end of the host, because of the error of an entity.
+	Escalated func(cause error)
 	// Killed is the error for commands that an entity had not handled when Host.Kill stopped it. It
 	// must match ErrStopped.
 	Killed error
@@ -256,6 +258,8 @@ type Host interface {
 	// Kill stops an entity at once. Its commands fail with Hooks.Killed, except those whose events
 	// are being stored. The result and the calls of hooks are as in Passivate.
 	Kill(id string) bool
+	// Close stops all entities and ends the host, see eventsourcing.Local.Close.
+	Close(ctx context.Context) error
 	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an
 	// earlier instance.
 	InMemory(id string) bool
