@@ -87,7 +87,9 @@ type Config struct {
 	MaxDeltaOps int
 	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes. The
 	// minimum is 1. MaxEntry must be slightly less than 1 MiB and than the maximum payload of the
-	// transport. Defaults to 512 KiB, or half of the maximum payload if that is less.
+	// transport. Defaults to 512 KiB, or half of the maximum payload if that is less. The
+	// log has a warning when an update raises a value above three quarters of MaxEntry, once for
+	// each key and rise.
 	MaxEntry int
 	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
 	MaxKeys int

@@ -221,6 +221,9 @@ func (r *Replicator) finish() {
 		r.closeErr = r.writer.close()
 	}
 	r.cancel()
+	r.mu.Lock()
+	r.backgroundClosed = true
+	r.mu.Unlock()
 	r.background.Wait()
 	r.removeHooks()
 	close(r.done)

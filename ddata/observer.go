@@ -229,6 +229,8 @@ func (r *Replicator) logNote(n *replication.Note) {
 		r.logThrottled(slog.LevelWarn, "received data cannot be merged", peer, key, cause)
 	case replication.NoteFull:
 		r.logThrottled(slog.LevelError, "no room for another key", peer, key, cause)
+	case replication.NoteLarge:
+		r.log.LogAttrs(ctx, slog.LevelWarn, "value approaches Config.MaxEntry: updates that exceed it fail", key, slog.Int("bytes", n.N), slog.Int("max", r.MaxEntry()))
 	case replication.NoteTooLarge:
 		r.logThrottled(slog.LevelError, "value is too large to be sent", key, slog.Int("bytes", n.N))
 	case replication.NoteStore:

@@ -57,13 +57,15 @@ type Replicator struct {
 	turnCompleted   bool // the turn has completed normally
 
 	cancel     context.CancelFunc // cancels base
-	background sync.WaitGroup
-	hooks      []func() // remove the shutdown hooks of the node
+	background sync.WaitGroup     // see goBackground
+	hooks      []func()           // remove the shutdown hooks of the node
 	stop       sync.Once
 	done       chan struct{}
-	mu         sync.Mutex
-	endCause   error
 	closeErr   error // error of closing the store
+
+	mu               sync.Mutex
+	endCause         error
+	backgroundClosed bool
 }
 
 // Start starts a replicator on a node, which need not be a member of its cluster yet. If there are

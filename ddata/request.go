@@ -69,22 +69,36 @@ func timeout(ctx context.Context) time.Duration {
 
 // ask runs a request and waits for the answer, or until ctx ends.
 func (r *Replicator) ask(ctx context.Context, op, key string, n nodes, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
+	c, err := r.begin(ctx, op, key, n, input)
+	if err != nil {
+		return replication.Reply{}, err
+	}
+	return r.result(ctx, op, key, n, c)
+}
+
+// begin runs a request, or passes it to the loop. The caller must call result.
+func (r *Replicator) begin(ctx context.Context, op, key string, n nodes, input func(*call, replication.Request) replication.Input) (*call, error) {
 	if err := n.check(); err != nil {
-		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
+		return nil, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
 	}
 	if ctx.Err() != nil {
-		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrCanceled, Cause: causeOf(ctx)}
+		return nil, &Error{Op: op, Key: key, Reason: ErrCanceled, Cause: causeOf(ctx)}
 	}
 	c := r.calls.get()
 	c.in = input(c, replication.Request{ID: c.id, Key: key, Level: n.level, Timeout: timeout(ctx), PreferOldest: n.oldest || r.cfg.PreferOldest})
 	if !r.runInline(c) {
 		switch err := r.inbox.items.Offer(0, 0, item{call: c}); {
 		case errors.Is(err, loop.ErrClosed):
-			return replication.Reply{}, r.stopped(op, key)
+			return nil, r.stopped(op, key)
 		case err != nil: // loop.ErrFull
-			return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
+			return nil, &Error{Op: op, Key: key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
 		}
 	}
+	return c, nil
+}
+
+// result waits for the answer of a call, or until ctx ends.
+func (r *Replicator) result(ctx context.Context, op, key string, n nodes, c *call) (replication.Reply, error) {
 	var reply replication.Reply
 	select {
 	case reply = <-c.answer:
@@ -248,10 +262,7 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
 	began := r.requestStart()
 	var v T
-	reply, err := r.ask(ctx, "update", string(key), level.nodes, func(c *call, request replication.Request) replication.Input {
-		c.update = replication.Update{Request: request, Modify: adaptModify(r, string(key), modify)}
-		return &c.update
-	})
+	reply, err := r.ask(ctx, "update", string(key), level.nodes, updateInput(r, key, modify))
 	if err == nil {
 		v, err = typed[T](r.types, "update", string(key), reply.Value)
 	}
@@ -264,9 +275,7 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 // Update; ErrDeleted means that the key was deleted before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.requestStart()
-	_, err := r.ask(ctx, "delete", string(key), level.nodes, func(_ *call, request replication.Request) replication.Input {
-		return replication.Delete{Request: request}
-	})
+	_, err := r.ask(ctx, "delete", string(key), level.nodes, deletion)
 	observe(r, began, "delete", string(key), level, err)
 	return err
 }
@@ -286,10 +295,24 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	if level.level.Kind == replication.Local {
 		return r.local(key, true)
 	}
-	reply, err := r.ask(ctx, "get", key, level.nodes, func(_ *call, request replication.Request) replication.Input {
-		return replication.Get{Request: request, RepairPeers: level.repair}
-	})
+	reply, err := r.ask(ctx, "get", key, level.nodes, level.input)
 	return reply.Value, err
+}
+
+func (l ReadLevel) input(_ *call, request replication.Request) replication.Input {
+	return replication.Get{Request: request, RepairPeers: l.repair}
+}
+
+func deletion(_ *call, request replication.Request) replication.Input {
+	return replication.Delete{Request: request}
+}
+
+// updateInput returns the input of an update.
+func updateInput[T crdt.Data[T]](r *Replicator, key Key[T], modify func(T) (T, error)) func(*call, replication.Request) replication.Input {
+	return func(c *call, request replication.Request) replication.Input {
+		c.update = replication.Update{Request: request, Modify: adaptModify(r, string(key), modify)}
+		return &c.update
+	}
 }
 
 // local returns the value of this node. If counts is true, the read counts as a use of the key.

@@ -163,10 +163,13 @@ const (
 	NoteRemoved
 	// NoteFull: there is no room for Key, which Node has sent.
 	NoteFull
+	// NoteLarge: an update of Key has raised the size of the value to N bytes, more than three
+	// quarters of MaxEntry.
+	NoteLarge
 )
 
 func (k NoteKind) String() string {
-	return enum.Name(k, "note", "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
+	return enum.Name(k, "note", "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full", "large")
 }
 
 // Note is an event for logs and observers.

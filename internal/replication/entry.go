@@ -23,6 +23,7 @@ type entry struct {
 	large       bool // changed and too large to send unrequested
 	storeFailed bool // the last write failed, and the entry is stored again
 	causal      bool // deltas of the value are causal
+	nearMax     bool // NoteLarge was sent
 
 	dirty       int           // index in Machine.dirty plus one, 0 if the digest tree contains the entry
 	value       crdt.Value    // the zero Value if deleted

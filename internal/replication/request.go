@@ -175,7 +175,7 @@ func (m *Machine) update(in *Update) {
 	if !same {
 		if encoded, err = delta.AppendBinary(m.deltaBuf[:0]); err == nil {
 			m.deltaBuf = encoded[:0]
-			size, err = m.checkSize(in.Key, current, next, size, len(encoded))
+			size, err = m.checkSize(in.Key, current, next, size, len(encoded), e != nil && e.nearMax)
 		}
 		if err != nil {
 			m.fail(in.Request, err)
@@ -199,6 +199,7 @@ func (m *Machine) update(in *Update) {
 		e.version++
 		m.set(e, next)
 		e.size, e.changedAt = size, max(1, m.now)
+		m.noteSize(e)
 		pos = m.logChange(e, delta, whole, in.Level.Kind == Local)
 		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < smallCluster {
 			m.deltas.sendNow = true // send the log before changes are dropped from it
@@ -243,10 +244,14 @@ func callModify(modify func(crdt.Value) (crdt.Value, error), current crdt.Value)
 
 // checkSize returns a lower bound of the size of the encoded value, and an error if the value
 // exceeds both Config.MaxEntry and its former size. It encodes the value only if it may be too
-// large.
-func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown int) (int, error) {
+// large, or if its size may be worth a note. The argument noted reports that there was a note.
+func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown int, noted bool) (int, error) {
 	most := m.cfg.MaxEntry
-	if size > 0 && grown > 0 && !next.HasCustomType() && size+grown <= most-most/8 {
+	exactAbove := m.noteAbove()
+	if noted {
+		exactAbove = most - most/8
+	}
+	if size > 0 && grown > 0 && !next.HasCustomType() && size+grown <= exactAbove {
 		return size + grown, nil
 	}
 	b, err := next.AppendBinary(m.valueBuf[:0])
@@ -262,6 +267,18 @@ func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown in
 		}
 	}
 	return 0, &TooLargeError{Key: key, Size: len(b), Max: most}
+}
+
+// noteAbove is the size of a value above which the machine notes that it approaches Config.MaxEntry.
+func (m *Machine) noteAbove() int { return m.cfg.MaxEntry - m.cfg.MaxEntry/4 }
+
+// noteSize notes that the size of a value has risen above noteAbove, once for each rise.
+func (m *Machine) noteSize(e *entry) {
+	near := e.size > m.noteAbove()
+	if near && !e.nearMax {
+		m.note(Note{Kind: NoteLarge, Key: e.key, N: e.size})
+	}
+	e.nearMax = near
 }
 
 func (m *Machine) delete(in Delete) {

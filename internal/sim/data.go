@@ -416,7 +416,7 @@ func (r *replicator) notes(notes []replication.Note) {
 		case replication.NotePruned:
 			r.d.w.Logf("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)
 			prunedForAll(r, n.Node)
-		case replication.NoteStore, replication.NotePulling, replication.NotePulled, replication.NotePruning, replication.NoteRemoved:
+		case replication.NoteStore, replication.NotePulling, replication.NotePulled, replication.NotePruning, replication.NoteRemoved, replication.NoteLarge:
 		}
 	}
 }
