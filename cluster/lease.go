@@ -29,6 +29,20 @@ type leaser struct {
 	ops   *loop.Mailbox[node.LeaseOp]
 }
 
+// NewLease returns a lease of Config.Leases with the settings Config.Lease, which this node may
+// acquire. Packages that build on this one use it. The caller closes the lease. The error matches
+// ErrInvalid if Config.Leases is missing or the name is invalid.
+func (n *Node) NewLease(name string) (*lease.Lease, error) {
+	if n.cfg.Leases == nil {
+		return nil, invalid("Config.Leases is missing")
+	}
+	l, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.rootLog))
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
+	return l, nil
+}
+
 func (l *leases) begin(op node.LeaseOp) {
 	w := l.held[op.Lease]
 	if w == nil {
@@ -44,11 +58,7 @@ func (l *leases) begin(op node.LeaseOp) {
 }
 
 func (l *leases) open(name string) (*leaser, error) {
-	n := l.node
-	if n.cfg.Leases == nil {
-		return nil, invalid("Config.Leases is missing")
-	}
-	held, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.rootLog))
+	held, err := l.node.NewLease(name)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func TestAsyncRequests(t *testing.T) {
 				return c.Add(rs[0].Self(), 1), nil
 			}, func(c crdt.GCounter, err error) {
 				w.wantErr(err, nil)
-				results <- [2]int{i, int(c.Value())} //nolint:gosec // small
+				results <- [2]int{i, int(c.Value())}
 			})
 		}
 		synctest.Wait()

@@ -25,6 +25,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
@@ -194,6 +195,7 @@ type world struct {
 	options    sharding.Options
 	limits     transport.Config
 	settings   cluster.Settings
+	leases     lease.Store
 	made       func(id string) // is called when a diary is made
 	stopping   func(*diary, *diaryCtx[eventsourcing.None], eventsourcing.Stopping) diaryEffect
 	hung       chan struct{} // if not nil, writes of node a hang until it is closed
@@ -257,7 +259,7 @@ func (w *world) join(name string, roles ...string) *host {
 		w.Fatal(err)
 	}
 	n, err := cluster.Start(cluster.Config{
-		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles, Transport: w.limits, Settings: w.settings,
+		Cluster: "library", Carrier: w.network.Carrier(self), Seeds: []string{"a", "b", "c"}, Roles: roles, Transport: w.limits, Settings: w.settings, Leases: w.leases,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("at", name)),
 	})
 	w.must(err)

@@ -162,6 +162,7 @@ func (s *shell) terminate() {
 	}
 	s.failAsks(func(identity.Node) bool { return false })
 	s.cancel()
+	s.closeLeases()
 	s.background.Wait()
 	if err := s.closeStores(); err != nil {
 		s.log.WarnContext(s.ctx, "cannot close a store", slog.Any("error", err))
@@ -219,6 +220,9 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	}
 	for i := range e.Remember {
 		s.remember(&e.Remember[i])
+	}
+	for i := range e.Leases {
+		s.callLease(&e.Leases[i])
 	}
 	for i := range e.Actions {
 		s.applyAction(&e.Actions[i])

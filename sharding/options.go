@@ -70,6 +70,13 @@ type Options struct {
 	// does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
 
+	// Lease requires that a node holds a lease of cluster.Config.Leases for each shard while it runs
+	// entities of the shard. Commands wait until the lease is acquired. If the lease is lost, the
+	// entities are killed. The lease is released when the shard has moved, before it starts at its
+	// next home. It must be the same on all nodes. Each lease is written at each
+	// cluster.LeaseSettings.Interval. Defaults to false.
+	Lease bool
+
 	// Logger gets the log lines of the region, with the keys node and type. Its handler must not
 	// block. Defaults to the logger of the node, whose handler does not block.
 	Logger *slog.Logger
@@ -114,6 +121,9 @@ type Tuning struct {
 	// SaveTimeout limits a call that stores a change of the coordinator's state, or of the
 	// remembered entities of a shard. Defaults to 5 s.
 	SaveTimeout time.Duration
+	// LeaseRetryInterval is the time between two attempts to acquire the lease of a shard. Defaults
+	// to 5 s.
+	LeaseRetryInterval time.Duration
 	// StrategyTimeout limits a call of the strategy. Defaults to 5 s.
 	StrategyTimeout time.Duration
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. After repeated
@@ -223,6 +233,7 @@ func (t *Tuning) durations() []field[*time.Duration] {
 		{"RebalanceInterval", &t.RebalanceInterval},
 		{"LoadTimeout", &t.LoadTimeout},
 		{"SaveTimeout", &t.SaveTimeout},
+		{"LeaseRetryInterval", &t.LeaseRetryInterval},
 		{"StrategyTimeout", &t.StrategyTimeout},
 		{"CoordinatorBackoff", &t.CoordinatorBackoff},
 	}
@@ -243,6 +254,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 		Shard: shard.Config{
 			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation, RestartBackoff: t.RestartBackoff,
 			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.SaveTimeout,
+			Lease: o.Lease, LeaseRetry: t.LeaseRetryInterval,
 		},
 		Coordinator: coordinator.Config{
 			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,

@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/journal"
 )
@@ -108,6 +109,10 @@ func start[S any](
 		errs.Addf("the runtime", "is nil")
 	}
 	opts.validate(&errs, proxy)
+	if opts.Lease && !proxy {
+		_, err := node.NewLease(leaseName(node.Cluster(), typ.Name, coordinator.MaxShards))
+		errs.Add("Options.Lease", err)
+	}
 	if !hasNames(typ.Commands) {
 		errs.Addf("Type.Commands", "is missing: it names the commands that travel between nodes")
 	} else {

@@ -65,6 +65,7 @@ type shell struct {
 	openPaths          map[Shard]struct{} // the paths that accept commands
 	pendingInputs      []shardcore.Input  // results of applied effects
 	localEntities      map[string]*localEntity
+	leases             map[shardcore.ShardRun]*shardLease
 	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
 	started            []*localEntity          // entities to be added to the fast path
 	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
@@ -96,7 +97,7 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		inbox: loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes},
 			loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes, Account: budget.Account("frames of " + name)}),
 		budget: budget, own: budget.Account(""),
-		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
+		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{}, leases: map[shardcore.ShardRun]*shardLease{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), nodeEnded: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	for n := range s.paths {

@@ -20,6 +20,8 @@ type Effects struct {
 	Refused []Refusal
 	// Remember are calls of the store of remembered entities.
 	Remember []RememberCall
+	// Leases are calls for the leases of shards.
+	Leases []LeaseCall
 	// Actions apply to entities on this node, in this order.
 	Actions []Action
 	// Ended are the shards that have completely ended on this node. Replies to their calls have no
@@ -75,6 +77,14 @@ type RememberCall struct {
 	ShardRun
 
 	Update *shard.Update // nil to load
+}
+
+// LeaseCall acquires or releases the lease of a run of a shard. The calls of a shard are carried out
+// one after the other. The reply is a ShardInput.
+type LeaseCall struct {
+	ShardRun
+
+	Release bool
 }
 
 // Outgoing is a frame for a node.
@@ -187,7 +197,9 @@ type SetPin struct{ coordinator.Pin }
 // Rebalance requests the coordinator to call its strategy at once.
 type Rebalance struct{}
 
-// ShardInput is an input for a run of a shard from the host of entities or the store of remembered entities: Started, Ended, Passivate, Busy, Loaded, LoadFailed, Updated or UpdateFailed.
+// ShardInput is an input for a run of a shard from the host of entities, the store of remembered entities or the store of leases: Started, Ended,
+// Passivate, Busy, Loaded, LoadFailed, Updated, UpdateFailed, LeaseHeld, LeaseDenied, LeaseLost or
+// LeaseReleased.
 type ShardInput struct {
 	ShardRun
 	shard.Input

@@ -46,6 +46,9 @@ func (m *Machine) runEffects(at *shardRun, out shard.Effects) {
 	for _, r := range out.Refused {
 		m.refuse(r.Token, r.Reason)
 	}
+	if out.Acquire || out.Release {
+		m.out.Leases = append(m.out.Leases, LeaseCall{at.ShardRun, out.Release})
+	}
 	if out.Load {
 		m.out.Remember = append(m.out.Remember, RememberCall{ShardRun: at.ShardRun})
 	}

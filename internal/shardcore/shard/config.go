@@ -42,6 +42,10 @@ type Config struct {
 	StopTimeout time.Duration
 	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration
+	// Lease is set if the shard may run entities only while its node holds a lease. LeaseRetry is the
+	// time between two attempts to acquire the lease, by default 5 seconds.
+	Lease      bool
+	LeaseRetry time.Duration
 	// RecoverOnRequest starts remembered entities only on Recover or for a message. If it is false, all remembered entities start at once, within Starts.
 	RecoverOnRequest bool
 }
@@ -52,6 +56,7 @@ func (c Config) withDefaults() Config {
 	c.RestartBackoff = cmp.Or(c.RestartBackoff, 10*time.Second)
 	c.StopTimeout = cmp.Or(c.StopTimeout, 55*time.Second)
 	c.UpdateTimeout = cmp.Or(c.UpdateTimeout, 5*time.Second)
+	c.LeaseRetry = cmp.Or(c.LeaseRetry, 5*time.Second)
 	if c.Remember {
 		c.Passivation = passivation.Settings{Disabled: true}
 	}
@@ -70,6 +75,7 @@ func (c Config) validate() error {
 		{"RestartBackoff", int64(c.RestartBackoff), math.MaxInt64},
 		{"StopTimeout", int64(c.StopTimeout), math.MaxInt64},
 		{"UpdateTimeout", int64(c.UpdateTimeout), math.MaxInt64},
+		{"LeaseRetry", int64(c.LeaseRetry), math.MaxInt64},
 	} {
 		if n.value < 0 || n.value > n.most {
 			errs.Addf("Config."+n.field, "is %d, it must be from 0 to %d", n.value, n.most)

@@ -23,6 +23,10 @@
 // An entity that ends without a request is started again after a pause, or by the next message. If
 // the store fails, or reports another owner, the shard fails and all its entities are killed.
 //
+// With a lease, messages wait until the node holds the lease. If the lease is lost, all entities are
+// killed. The shard is done only after the release of the lease, so that the next home can acquire it
+// at once.
+//
 // For a hand-off, each entity is requested to stop after its messages. Entities that do not stop in
 // time are killed, and the messages that still wait are refused with HandedOff. The shard is done
 // when none of its entities runs, never before.

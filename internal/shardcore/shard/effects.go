@@ -9,6 +9,9 @@ import "github.com/refold-io/refold/internal/enum"
 type Effects struct {
 	// Refused are messages that are not delivered. Report each to its sender.
 	Refused []Refusal
+	// Acquire requests the lease of the shard. Reply with LeaseHeld or LeaseDenied. Release requests
+	// to release it; reply with LeaseReleased. Carry out the requests of a shard one after the other.
+	Acquire, Release bool
 	// Load requests the remembered entities. Reply with Loaded or LoadFailed.
 	Load bool
 	// Update, unless nil, requests to store a change of the remembered entities. Reply with Updated
@@ -81,6 +84,18 @@ func (r Reason) String() string {
 // Input is an event for the machine.
 type Input interface{ input() }
 
+// LeaseHeld replies to Acquire that the node holds the lease. LeaseLost may follow.
+type LeaseHeld struct{}
+
+// LeaseDenied replies to Acquire that another owner holds the lease, or that the outcome is unknown.
+type LeaseDenied struct{}
+
+// LeaseLost reports that the node no longer holds the lease.
+type LeaseLost struct{}
+
+// LeaseReleased replies to Release, also if the release failed.
+type LeaseReleased struct{}
+
 // Loaded replies to Load with the remembered entities. Each Load gets exactly one reply, Loaded or
 // LoadFailed.
 type Loaded struct{ Entities []string }
@@ -132,16 +147,20 @@ type Recover struct{ Number int }
 // Limits changes Config.Entities and Config.Starts when the number of shards of the region changes.
 type Limits struct{ Entities, Starts int }
 
-func (Loaded) input()       {}
-func (LoadFailed) input()   {}
-func (Deliver) input()      {}
-func (Started) input()      {}
-func (Ended) input()        {}
-func (Passivate) input()    {}
-func (Busy) input()         {}
-func (Updated) input()      {}
-func (UpdateFailed) input() {}
-func (HandOff) input()      {}
-func (Abort) input()        {}
-func (Recover) input()      {}
-func (Limits) input()       {}
+func (LeaseHeld) input()     {}
+func (LeaseDenied) input()   {}
+func (LeaseLost) input()     {}
+func (LeaseReleased) input() {}
+func (Loaded) input()        {}
+func (LoadFailed) input()    {}
+func (Deliver) input()       {}
+func (Started) input()       {}
+func (Ended) input()         {}
+func (Passivate) input()     {}
+func (Busy) input()          {}
+func (Updated) input()       {}
+func (UpdateFailed) input()  {}
+func (HandOff) input()       {}
+func (Abort) input()         {}
+func (Recover) input()       {}
+func (Limits) input()        {}

@@ -54,7 +54,7 @@ func (m *Machine) deliver(in Deliver) {
 	case m.phase == handingOff, m.handOffPending:
 		m.refuse(in.Token, HandedOff)
 		return
-	case m.phase == killing, m.phase == ended, m.phase == idle:
+	case m.phase >= killing, m.phase == idle:
 		m.refuse(in.Token, max(m.reason, HandedOff))
 		return
 	}
@@ -70,7 +70,7 @@ func (m *Machine) deliver(in Deliver) {
 		return
 	}
 	m.buffered++
-	if m.phase == loading {
+	if m.phase == leasing || m.phase == loading {
 		m.pending = append(m.pending, in)
 		return
 	}
@@ -142,7 +142,7 @@ func (m *Machine) passivate(e *entity, idle bool) {
 }
 
 func (m *Machine) busy(e *entity) {
-	if e.state != passivating || !e.idle || m.phase == killing {
+	if e.state != passivating || !e.idle || m.phase >= killing {
 		return
 	}
 	e.state = active

@@ -7,11 +7,15 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/refold-io/refold/internal/shardcore/passivation"
 )
 
 // handOff stops the shard after all messages received before.
 func (m *Machine) handOff() {
 	switch {
+	case m.phase == leasing: // another home may get the lease earlier
+		m.kill(HandedOff)
 	case m.phase == loading && len(m.pending) > 0:
 		if !m.handOffPending {
 			m.handOffPending, m.deadline = true, m.now+m.cfg.StopTimeout
@@ -38,8 +42,11 @@ func (m *Machine) beginHandOff(deadline time.Duration) {
 	}
 }
 
+// acquire requests the lease.
+func (m *Machine) acquire() { m.acquireAt, m.out.Acquire = passivation.Never, true }
+
 func (m *Machine) kill(reason Reason) {
-	if m.phase == killing || m.phase == ended {
+	if m.phase >= killing {
 		return
 	}
 	m.phase, m.reason = killing, reason

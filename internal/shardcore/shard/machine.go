@@ -15,11 +15,13 @@ import (
 type phase uint8
 
 const (
-	idle phase = iota // before Open
+	idle    phase = iota // before Open
+	leasing              // waits for the lease
 	loading
 	open
 	handingOff
 	killing
+	releasing // all entities have ended, and the lease is being released
 	ended
 )
 
@@ -33,6 +35,7 @@ type Machine struct {
 	now            time.Duration
 	out            Effects
 	deadline       time.Duration
+	acquireAt      time.Duration // next attempt to acquire the lease, Never while a call runs
 
 	entities     map[string]*entity
 	tracked      *passivation.Entities
@@ -64,19 +67,48 @@ func New(cfg Config) (*Machine, error) {
 // Open starts the shard. It is the first call.
 func (m *Machine) Open(now time.Duration) Effects {
 	m.now = now
-	if m.phase == idle {
-		m.phase = open
-		if m.cfg.Remember {
-			m.phase, m.out.Load = loading, true
-		}
+	switch {
+	case m.phase != idle:
+	case m.cfg.Lease:
+		m.phase = leasing
+		m.acquire()
+	default:
+		m.open()
 	}
 	return m.takeEffects()
+}
+
+// open accepts messages, or loads the remembered entities first.
+func (m *Machine) open() {
+	m.phase = open
+	if m.cfg.Remember {
+		m.phase, m.out.Load = loading, true
+		return
+	}
+	for _, in := range m.pending {
+		m.enqueue(in)
+	}
+	m.pending = nil
 }
 
 // Step handles an input. The time has any origin and never decreases.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
+	case LeaseHeld:
+		if m.phase == leasing {
+			m.open()
+		}
+	case LeaseDenied:
+		if m.phase == leasing {
+			m.acquireAt = m.now + m.cfg.LeaseRetry
+		}
+	case LeaseLost:
+		m.kill(Failed)
+	case LeaseReleased:
+		if m.phase == releasing {
+			m.phase, m.out.Done = ended, m.reason
+		}
 	case Loaded:
 		m.loaded(in.Entities)
 	case LoadFailed:
@@ -124,6 +156,8 @@ func (m *Machine) Tick(now time.Duration) Effects {
 		m.kill(HandedOff)
 	case m.updates.id != 0 && m.now >= m.updates.due:
 		m.kill(Failed)
+	case m.phase == leasing && m.now >= m.acquireAt:
+		m.acquire()
 	}
 	if m.phase == open {
 		m.passivateAll(m.tracked.Tick(m.now))
@@ -149,6 +183,8 @@ func (m *Machine) Next() time.Duration {
 	switch {
 	case m.phase == handingOff, m.phase == loading && m.handOffPending:
 		next = min(next, m.deadline)
+	case m.phase == leasing:
+		next = min(next, m.acquireAt)
 	case m.phase == open:
 		next = min(next, m.tracked.Next())
 		if len(m.resting) > 0 {
@@ -183,7 +219,9 @@ func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()
 	if (m.phase == handingOff || m.phase == killing) && len(m.entities) == 0 {
-		m.phase, m.out.Done = ended, m.reason
+		if m.phase, m.out.Done = ended, m.reason; m.cfg.Lease {
+			m.phase, m.out.Done, m.out.Release = releasing, 0, true
+		}
 	}
 	out := m.out
 	m.out = Effects{}

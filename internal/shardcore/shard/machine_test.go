@@ -171,6 +171,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		"RestartBackoff": {RestartBackoff: -1},
 		"StopTimeout":    {StopTimeout: -1},
 		"UpdateTimeout":  {UpdateTimeout: -1},
+		"LeaseRetry":     {LeaseRetry: -1},
 	} {
 		if _, err := shard.New(cfg); !errors.Is(err, shard.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%s: %v, want ErrInvalid with the field", field, err)

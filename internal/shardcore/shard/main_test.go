@@ -31,7 +31,14 @@ func drive(t *testing.T, cfg shard.Config) *driver {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.want(m.Open(0), map[bool]string{true: "load", false: ""}[cfg.Remember])
+	first := ""
+	switch {
+	case cfg.Lease:
+		first = "acquire"
+	case cfg.Remember:
+		first = "load"
+	}
+	d.want(m.Open(0), first)
 	return d
 }
 
@@ -41,6 +48,12 @@ func text(out shard.Effects) string {
 	var s []string
 	for _, r := range out.Refused {
 		s = append(s, fmt.Sprintf("x%d %v", r.Token, r.Reason))
+	}
+	if out.Acquire {
+		s = append(s, "acquire")
+	}
+	if out.Release {
+		s = append(s, "release")
 	}
 	if out.Load {
 		s = append(s, "load")

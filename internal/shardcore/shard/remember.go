@@ -23,7 +23,7 @@ func (m *Machine) remember(e *entity) {
 
 func (m *Machine) store() {
 	u := &m.updates
-	if u.id != 0 || len(u.next.started)+len(u.next.stopped) == 0 || m.phase == killing {
+	if u.id != 0 || len(u.next.started)+len(u.next.stopped) == 0 || m.phase >= killing {
 		return
 	}
 	u.ids++
@@ -42,7 +42,7 @@ func names(entities []*entity) []string {
 
 func (m *Machine) updated(id uint64) {
 	u := &m.updates
-	if id != u.id || id == 0 || m.phase == killing || m.phase == ended {
+	if id != u.id || id == 0 || m.phase >= killing {
 		return
 	}
 	done := u.storing
