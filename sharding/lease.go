@@ -67,22 +67,20 @@ func (s *shell) callLease(c *shardcore.LeaseCall) {
 // replyLease passes the result of a call, or the loss of a lease, to the machine.
 func (s *shell) replyLease(at shardcore.ShardRun, err error, in shard.Input) {
 	s.inbox.Add(item{input: shardcore.ShardInput{ShardRun: at, Input: in}})
-	text, level := "lease of a shard acquired", slog.LevelDebug
-	switch in.(type) {
-	case shard.LeaseDenied:
-		text, level = "shard waits for its lease", slog.LevelWarn
-	case shard.LeaseLost:
-		text, level = "lease of a shard lost: its entities are killed", slog.LevelError
-	case shard.LeaseReleased:
-		if text = "lease of a shard released"; err != nil {
-			text, level = "lease of a shard not released: it expires", slog.LevelWarn
-		}
-	}
 	attrs := []slog.Attr{slog.Any("shard", at.Shard), slog.String("lease", leaseName(s.node.Cluster(), s.name, at.Shard))}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	s.log.LogAttrs(s.ctx, level, text, attrs...)
+	switch in.(type) {
+	case shard.LeaseDenied:
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "shard waits for its lease", attrs...)
+	case shard.LeaseLost:
+		s.log.LogAttrs(s.ctx, slog.LevelError, "lease of a shard lost: its entities are killed", attrs...)
+	case shard.LeaseReleased:
+		if err != nil {
+			s.log.LogAttrs(s.ctx, slog.LevelWarn, "lease of a shard not released: it expires", attrs...)
+		}
+	}
 }
 
 // closeLeases ends the renewals of leases that were not released, because the region has failed.

@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/panics"
@@ -70,6 +71,9 @@ type Options struct {
 	// does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
 
+	// HandOff decides whether a planned move of a shard waits for all nodes. It should be the same
+	// on all nodes; the value of the coordinator's node counts. Defaults to HandOffLossless.
+	HandOff HandOff
 	// Lease requires that a node holds a lease of cluster.Config.Leases for each shard while it runs
 	// entities of the shard. Commands wait until the lease is acquired. If the lease is lost, the
 	// entities are killed. The lease is released when the shard has moved, before it starts at its
@@ -85,6 +89,22 @@ type Options struct {
 	// Tuning has limits, pauses and timeouts. Few programs need other values than the defaults.
 	Tuning Tuning
 }
+
+// HandOff is how the shards of a type move from one node to another.
+type HandOff uint8
+
+const (
+	// HandOffLossless begins a move when all nodes have acknowledged that no command to the shard is
+	// in transit. It loses no command. A node that does not reply delays the move until its removal,
+	// or until Tuning.HandOffTimeout.
+	HandOffLossless HandOff = iota
+	// HandOffAtOnce begins a move without waiting for other nodes. The old home forwards the commands
+	// that arrive later. The order of each sender is kept. A command that would be forwarded a second
+	// time, because its shard moves again, is refused with ErrNotHome. Use it for senders that retry.
+	HandOffAtOnce
+)
+
+func (h HandOff) String() string { return enum.Name(h, "hand-off", "lossless", "at once") }
 
 // Tuning has limits, pauses and timeouts of a region and its coordinator.
 type Tuning struct {
@@ -197,6 +217,9 @@ func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if a, ok := o.Strategy.(pureStrategy); ok {
 		errs.Add("Options.Strategy", a.validate())
 	}
+	if o.HandOff > HandOffAtOnce {
+		errs.Addf("Options.HandOff", "is %v, it must be HandOffLossless or HandOffAtOnce", o.HandOff)
+	}
 	_, err := o.Passivation.WithDefaults()
 	errs.Join(err, "Settings", "Options.Passivation")
 	if o.Tuning.BufferSize < 1 || o.Tuning.BufferSize > region.MaxBuffer {
@@ -257,7 +280,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 			Lease: o.Lease, LeaseRetry: t.LeaseRetryInterval,
 		},
 		Coordinator: coordinator.Config{
-			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
+			Shards: o.Shards, MinRegions: o.MinMembers, HandOffAtOnce: o.HandOff == HandOffAtOnce, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
 			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.SaveTimeout,
 		},
 		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,

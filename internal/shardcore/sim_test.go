@@ -220,7 +220,7 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 // or was lost with a crashed node.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	for name, with := range map[string]mode{"planned": {}, "lossy": {lossy: true}, "crashes": {true, true}} {
+	for name, with := range map[string]mode{"planned": {}, "lossy": {lossy: true}, "at once": {atOnce: true}, "crashes": {lossy: true, crashes: true}, "at once with crashes": {lossy: true, atOnce: true, crashes: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hit := map[string]int{}

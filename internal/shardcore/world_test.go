@@ -52,6 +52,7 @@ func (a *agenda) Pop() any {
 // nodes.
 type mode struct {
 	lossy   bool // messages to and from coordinators may be lost
+	atOnce  bool // planned moves do not wait for acknowledgements
 	crashes bool // nodes, entities and stores fail, nodes are stopped by force, and two coordinators may run at once
 }
 
@@ -147,7 +148,7 @@ func (w *world) join(proxy bool) {
 			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, RestartBackoff: time.Second, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
 		},
 		Coordinator: coordinator.Config{
-			Shards: numShards, MinRegions: 2, HandOffTimeout: 8 * time.Second, RebalanceInterval: 3 * time.Second, StartTimeout: 4 * time.Second, SaveTimeout: 2 * time.Second,
+			Shards: numShards, MinRegions: 2, HandOffAtOnce: w.atOnce, HandOffTimeout: 8 * time.Second, RebalanceInterval: 3 * time.Second, StartTimeout: 4 * time.Second, SaveTimeout: 2 * time.Second,
 		},
 		CoordinatorBackoff: time.Second,
 	})
@@ -355,7 +356,7 @@ func (w *world) lost(m shardcore.Message) {
 func (w *world) refused(h *host, r shardcore.Refusal) {
 	w.hit["refused: "+r.Reason.String()]++
 	w.sentMessage(r.Message).results++
-	if !w.crashes && (!w.lossy || r.Reason != shardcore.NotHome && r.Reason != shardcore.Stopped) {
+	if !w.crashes && (!w.lossy && !w.atOnce || r.Reason != shardcore.NotHome && r.Reason != shardcore.Stopped) {
 		w.fail("%v refused message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
 	}
 }

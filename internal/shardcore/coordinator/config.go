@@ -32,6 +32,8 @@ type Config struct {
 	Role string
 	// Shards is the number of shards. Defaults to 1,000, at most 100,000.
 	Shards int
+	// HandOffAtOnce sends HandOff together with BeginHandOff, without waiting for BeginHandOffAck.
+	HandOffAtOnce bool
 	// MinRegions is the number of regions that must have registered with this coordinator before
 	// shards are allocated, so that the first region does not get all shards. Defaults to 1. A
 	// coordinator that takes over and finds shards on members does not wait.

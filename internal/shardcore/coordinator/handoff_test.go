@@ -260,3 +260,21 @@ func TestRebalance(t *testing.T) {
 		t.Error("the strategy was called although the cluster is stopping")
 	}
 }
+
+// At once, the home stops the shard before the other nodes have acknowledged.
+func TestHandOffAtOnce(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{HandOffAtOnce: true}, "a b c", append(registered("a", "b", "c"), allocated("b", 1))...)
+	d.step(coordinator.RebalanceNow{})
+	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
+	round := d.round("b")
+	d.want("start of the hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], b hand-off[1]")
+	d.ack(round, "a", "b", "c")
+	d.want("after the acknowledgements", "")
+	d.get("c", 1)
+	d.want("request for the home during the hand-off", "")
+	d.pass(2 * second)
+	d.want("the repetition", "b hand-off[1]")
+	d.stop("b", round, 1)
+	d.stored("Stopped of the home", "homes deallocated[1]; homes allocated a[1]")
+}
