@@ -68,7 +68,7 @@ func TestHandOffAtOnceKeepsTheOrder(t *testing.T) {
 			for _, h := range all {
 				w.must(h.region.Drain(w.Context()))
 				w.must(h.region.Undrain(w.Context()))
-				time.Sleep(time.Second)
+				w.sleep(time.Second)
 			}
 		}
 		senders.Wait()
