@@ -5,17 +5,17 @@ package delivery
 
 import (
 	"cmp"
-	"errors"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// ErrFull means that an outbox has Options.MaxUnconfirmed unconfirmed deliveries. The same command
-// can succeed later.
-var ErrFull = errors.New("delivery: too many unconfirmed deliveries")
+// ErrFull means that a command would lead to more than Options.MaxUnconfirmed unconfirmed deliveries
+// in an outbox. Nothing was stored. The same command can succeed later.
+var ErrFull = engine.ErrOutboxFull
 
 // Options configure an Outbox, see SendsWith. The zero value holds the defaults.
 type Options struct {
@@ -26,7 +26,8 @@ type Options struct {
 	Burst int
 	// WarnAfter is the number of transmissions of a delivery before an Unconfirmed signal. Defaults to 5.
 	WarnAfter int
-	// MaxUnconfirmed is the number of unconfirmed deliveries that Outbox.Room allows. Defaults to 100,000.
+	// MaxUnconfirmed is the number of unconfirmed deliveries that a command may lead to, see ErrFull and
+	// Outbox.Room. Defaults to 100,000.
 	MaxUnconfirmed int
 }
 

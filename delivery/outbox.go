@@ -31,6 +31,7 @@ type Outbox[M Message] struct {
 	event     uint64 // sequence number of the event that is being applied
 	metadata  []byte // of that event
 	window    *outbox.Outgoing[envelope[M]]
+	marked    int              // Unconfirmed at the last call of Mark
 	failures  map[uint64]error // the last replies that did not decide, by delivery
 	// answered returns the signal of a reply. It is nil until the outbox is attached.
 	answered func(d Delivery[M], value any) (hosting.Signal, error)
@@ -96,8 +97,9 @@ func answeredSignal[M Message, R any](d Delivery[M], value any) (hosting.Signal,
 // event that is being applied is durable, and again at each interval until Confirm. In a recovery the
 // message is not sent before the end of the recovery.
 //
-// Deliver exceeds Options.MaxUnconfirmed if necessary, because a stored event can't be refused. See
-// Room.
+// If the events of a command exceed Options.MaxUnconfirmed, the command is refused with ErrFull and
+// nothing is stored. A refusal costs a recovery of the entity, which a handler avoids with Room. The
+// handlers of signals exceed the limit if necessary, because the effects of a signal can't be refused.
 func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 	return o.outgoing().Add(o.event, envelope[M]{Type: to.Type, ID: to.ID, Message: withHeader(message, Header{}), Metadata: o.metadata})
 }
@@ -192,6 +194,19 @@ func (o part[M]) Attach(id, name string) error {
 
 // Applying implements hosting.Part.
 func (o part[M]) Applying(seqNr uint64, metadata []byte) { o.event, o.metadata = seqNr, metadata }
+
+// Mark implements hosting.Part.
+func (o part[M]) Mark() { o.marked = o.Unconfirmed() }
+
+// Check implements hosting.Part. It accepts a command that adds no delivery, even beyond the limit,
+// which may have been lowered.
+func (o part[M]) Check() error {
+	have, limit := o.Unconfirmed(), o.options.withDefaults().MaxUnconfirmed
+	if have > limit && have > o.marked {
+		return fmt.Errorf("%w: %s: the command leads to %d unconfirmed deliveries, at most %d are allowed", ErrFull, o.sender(), have, limit)
+	}
+	return nil
+}
 
 // Recovered implements hosting.Part.
 func (o part[M]) Recovered(now time.Time) hosting.Outgoing {

@@ -60,6 +60,7 @@
 //	ErrUnhandled              no         no           501   12    refold/unhandled
 //	ErrUnknownType            no         no           501   12    refold/unknown_type
 //	ErrStashFull              no         later        429   8     refold/stash_full
+//	delivery.ErrFull          no         later        429   8     refold/outbox_full
 //	ErrConflict               no         now          503   10    refold/conflict
 //	ErrStopped                no         later        503   14    refold/stopped
 //	ErrNotStored              no         later        503   14    refold/not_stored

@@ -97,11 +97,20 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		op.Fail(err)
 		return
 	}
+	checked, before, requests := len(e.instance.parts) > 0 && !op.Env.Signal, op.SequenceNr(), len(op.Requests)
+	if checked {
+		for _, p := range e.instance.parts {
+			p.Mark()
+		}
+	}
 	if len(d.steps) > 0 {
 		if !e.applySteps(op, &d.effect) {
 			return
 		}
 	} else if len(d.events) > 0 && !e.persist(op, d.events, false) {
+		return
+	}
+	if checked && !e.accepted(op, before, requests) {
 		return
 	}
 	switch d.kind {
@@ -123,6 +132,25 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 			e.host.rt.observe(func() { f(StashInfo{PersistenceID: e.pid(), Command: op.Env.Message, Aside: true}) })
 		}
 	}
+}
+
+// accepted reports whether the parts accept the events of a command that were applied. Otherwise it
+// refuses the command. The arguments are the last sequence number and the number of requests before
+// the events.
+func (e *entity) accepted(op *engine.Op, before uint64, requests int) bool {
+	if op.SequenceNr() == before {
+		return true
+	}
+	for _, p := range e.instance.parts {
+		if err := p.Check(); err != nil {
+			if e.host.rt.watched {
+				observing(op.Env).persist(-int(op.SequenceNr()-before), before) //nolint:gosec // a number of events
+			}
+			op.Discard(requests, err)
+			return false
+		}
+	}
+	return true
 }
 
 // unreturned reports lost effects to the observer, and to the log once for each type of message.

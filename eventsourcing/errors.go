@@ -261,6 +261,7 @@ func errorTable() []errorRow {
 		of(ErrUnhandled, "refold/unhandled", DoneNot, RetryNo, 501, 12),
 		of(ErrUnknownType, "refold/unknown_type", DoneNot, RetryNo, 501, 12),
 		of(ErrStashFull, "refold/stash_full", DoneNot, RetryLater, 429, 8),
+		of(engine.ErrOutboxFull, "refold/outbox_full", DoneNot, RetryLater, 429, 8),
 		of(ErrConflict, "refold/conflict", DoneNot, RetryNow, 503, 10),
 		of(ErrStopped, "refold/stopped", DoneNot, RetryLater, 503, 14),
 		of(ErrNotStored, "refold/not_stored", DoneNot, RetryLater, 503, 14),

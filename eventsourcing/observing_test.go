@@ -97,6 +97,10 @@ func (w *wire) Next() time.Time {
 
 func (w *wire) Admit(hosting.Signal) bool { return true }
 
+func (*wire) Mark() {}
+
+func (*wire) Check() error { return nil }
+
 func (w *wire) send() (out hosting.Outgoing) {
 	for ; w.to != "" && w.sent < len(w.metadata); w.sent++ {
 		out.Sends = append(out.Sends, hosting.Send{

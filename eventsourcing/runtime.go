@@ -244,7 +244,6 @@ func (r *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	r.closed = true
-	hosts := slices.Collect(maps.Values(r.hosts))
 	for _, c := range r.connections {
 		c.end()
 	}

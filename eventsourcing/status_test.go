@@ -22,6 +22,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
@@ -43,7 +44,7 @@ func tableErrors() map[string]error {
 		"ErrReadOnly": eventsourcing.ErrReadOnly, "ErrNoJournal": eventsourcing.ErrNoJournal, "ErrArgument": eventsourcing.ErrArgument,
 		"ErrInvalid": eventsourcing.ErrInvalid, "codec.ErrNotRegistered": codec.ErrNotRegistered, "ErrUnhandled": eventsourcing.ErrUnhandled,
 		"ErrUnknownType": eventsourcing.ErrUnknownType, "ErrStashFull": eventsourcing.ErrStashFull, "ErrConflict": eventsourcing.ErrConflict,
-		"ErrStopped": eventsourcing.ErrStopped, "ErrNotStored": eventsourcing.ErrNotStored, "journal.ErrHistoryGap": journal.ErrHistoryGap,
+		"ErrStopped": eventsourcing.ErrStopped, "ErrNotStored": eventsourcing.ErrNotStored, "journal.ErrHistoryGap": journal.ErrHistoryGap, "delivery.ErrFull": delivery.ErrFull,
 		"context.DeadlineExceeded": context.DeadlineExceeded, "context.Canceled": context.Canceled, "other": errors.New("other"),
 	}
 }

@@ -139,11 +139,16 @@ func (m *Machine) signal(s any) {
 	}
 }
 
-// refoldBroken drops an instance whose code panicked or whose stash overflowed. It is called when
+// refoldBroken drops an instance whose code panicked, whose stash overflowed, or whose state includes
+// the events of a refused command. It is called when
 // all events that the instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
 	cause, verdict := m.broken, m.verdict
 	m.dropPending()
+	if cause == errDiscarded { //nolint:errorlint // the machine's own value, unwrapped
+		m.restart(nil, false, out)
+		return
+	}
 	again := m.tooMany()
 	out.Cause, out.Resumed = cause, false
 	var recovery *RecoveryFailed

@@ -275,6 +275,9 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 			op.add(op.step())
 		}
 		m.ops++
+		if op.discarded {
+			m.broken = errDiscarded
+		}
 		if op.panicked {
 			if _, ok := e.Message.(RecoveryCompleted); ok {
 				m.fail(&RecoveryFailed{Err: op.err}, false, out)

@@ -24,28 +24,29 @@ type Op struct {
 	// then panics, the state is lost.
 	Applied bool
 
-	reply    reply
-	control  Control
-	panicked bool
-	failed   bool   // the reply is an error that the aggregate did not decide
-	touched  bool   // a part of it took effect, so it cannot be decided again
-	stored   bool   // a unit of it is stored
-	counted  bool   // it counts as a barrier of the machine
-	replied  bool   // it has a reply
-	ended    bool   // all of it took effect; its reply waits for other messages
-	pinned   bool   // it saves a snapshot, so all events in that state must be durable
-	holding  int32  // units that hold back replies and are not durable
-	saves    bool   // a new unit carries a State
-	barrier  bool   // it blocks later decisions until all of it took effect
-	open     int    // steps that are not complete
-	nr       uint64 // the number of the last event so far
-	machine  *Machine
-	value    any
-	err      error
-	first    Step
-	firstUse bool
-	chain    *Step // steps that are not in the pending list yet
-	last     *Step
+	reply     reply
+	control   Control
+	panicked  bool
+	discarded bool   // its events were applied and are not stored, see Discard
+	failed    bool   // the reply is an error that the aggregate did not decide
+	touched   bool   // a part of it took effect, so it cannot be decided again
+	stored    bool   // a unit of it is stored
+	counted   bool   // it counts as a barrier of the machine
+	replied   bool   // it has a reply
+	ended     bool   // all of it took effect; its reply waits for other messages
+	pinned    bool   // it saves a snapshot, so all events in that state must be durable
+	holding   int32  // units that hold back replies and are not durable
+	saves     bool   // a new unit carries a State
+	barrier   bool   // it blocks later decisions until all of it took effect
+	open      int    // steps that are not complete
+	nr        uint64 // the number of the last event so far
+	machine   *Machine
+	value     any
+	err       error
+	first     Step
+	firstUse  bool
+	chain     *Step // steps that are not in the pending list yet
+	last      *Step
 }
 
 type reply uint8
@@ -230,6 +231,21 @@ func (o *Op) Panicked(err error) {
 	o.Fail(err)
 	o.panicked = true
 	o.control = 0
+}
+
+// Discard refuses the message with err: the units and callbacks that the Behavior has just added are
+// dropped, and so are its requests from the n-th on. The events of these units were applied, so the
+// instance is recovered when the earlier units are settled.
+func (o *Op) Discard(n int, err error) {
+	for s := o.chain; s != nil; s = s.next {
+		o.open--
+		o.nr -= uint64(len(s.Request.Write.Events))
+	}
+	o.chain, o.last, o.saves = nil, nil, false
+	clear(o.Requests[n:])
+	o.Requests = o.Requests[:n]
+	o.Fail(err)
+	o.discarded = true
 }
 
 // Resolve answers an earlier message whose op chose ReplyLater. If this op fails, the reply is its

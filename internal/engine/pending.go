@@ -92,6 +92,9 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 func (m *Machine) call(op *Op, fn any, out *Effects) {
 	op.nr, op.replied, op.Applied = m.applied, false, false
 	defer func() { // also if user code calls runtime.Goexit
+		if op.discarded {
+			m.broken = errDiscarded
+		}
 		if op.panicked {
 			m.fail(op.err, !op.Applied, out)
 		}

@@ -69,6 +69,12 @@ type Part interface {
 	Attach(persistenceID, name string) error
 	// Applying is called before each event is applied. The metadata is immutable, nil for none.
 	Applying(seqNr uint64, metadata []byte)
+	// Mark is called before the events of a command are applied.
+	Mark()
+	// Check is called after the events of a command were applied and before they are stored. An error
+	// refuses the command: it is the reply, nothing is stored, and the instance is recovered. Events of
+	// signals and of the history are not checked.
+	Check() error
 	// Recovered is called after a recovery, before any message is handled. It is not called for a
 	// state that was recovered to an earlier event, because such an entity is read-only.
 	Recovered(now time.Time) Outgoing
