@@ -331,6 +331,23 @@ func (d *decision) check() error {
 	return nil
 }
 
+// checkWithoutHistory returns an error if an effect of a handler of RecoveryFailed would persist, save or
+// delete something.
+func (d *decision) checkWithoutHistory() error {
+	persists := len(d.events) > 0
+	for i := range d.steps {
+		switch d.steps[i].request.(type) {
+		case saveState, deleteSnapshots, DeleteEvents:
+			persists = true
+		}
+		persists = persists || len(d.steps[i].events) > 0
+	}
+	if persists {
+		return fmt.Errorf("%w: the entity was not recovered, so it can't store or delete anything", ErrReadOnly)
+	}
+	return nil
+}
+
 // isNilError reports whether an error is nil or holds a nil value, such as a nil pointer.
 func isNilError(err error) bool {
 	v := reflect.ValueOf(err)

@@ -32,6 +32,7 @@ type entity struct {
 	lastUsed atomic.Int64            // host.sweeps at the last message
 	extra    *extra                  // nil until it is needed
 	abandon  context.CancelCauseFunc // ends the recovery; nil if none runs
+	running  atomic.Bool             // the instance is recovered and has not failed
 
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate

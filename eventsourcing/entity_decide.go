@@ -40,7 +40,7 @@ func (e *entity) Decide(op *engine.Op) {
 
 // decideSignal calls the handler of a signal, unless a part rejects the signal.
 func (e *entity) decideSignal(op *engine.Op) {
-	s := signalOf(op.Env.Message)
+	s := e.signalOf(op.Env.Message)
 	signal, ok := s.(Signal)
 	if !ok || !e.admits(signal) {
 		return
@@ -91,9 +91,13 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		}
 	}
 	if op.Made > d.made {
-		e.unreturned(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
+		e.unreturned(UnreturnedInfo{PersistenceID: e.pid(), Message: e.signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
-	if err := d.check(); err != nil {
+	err := d.check()
+	if err == nil && e.instance.failed {
+		err = d.checkWithoutHistory()
+	}
+	if err != nil {
 		op.Fail(err)
 		return
 	}
@@ -316,7 +320,7 @@ func (e *entity) inject(op *engine.Op) []byte {
 
 func (e *entity) mayPersist() error {
 	switch {
-	case e.host.opts.Recovery.readOnly():
+	case e.instance.readOnly:
 		return ErrReadOnly
 	case e.host.journal == nil:
 		return ErrNoJournal

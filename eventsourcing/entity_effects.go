@@ -44,6 +44,9 @@ func (e *entity) perform(out *engine.Effects) {
 	if out.Cause != nil {
 		e.failed(out.Cause, out.Resumed)
 	}
+	if out.Stopped || out.Recover || out.Cause != nil && !out.Resumed {
+		e.running.Store(false)
+	}
 	if out.Stopped {
 		e.stopTimers()
 		if e.abandon != nil {

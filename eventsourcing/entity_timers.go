@@ -231,7 +231,7 @@ func (e *entity) deadlineDue(at time.Time) {
 // startParts starts the parts of a recovered instance, unless the entity was recovered to an
 // earlier state.
 func (e *entity) startParts() {
-	if e.host.opts.Recovery.readOnly() {
+	if e.instance.readOnly {
 		return
 	}
 	for _, p := range e.instance.parts {

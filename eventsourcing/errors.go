@@ -72,8 +72,14 @@ var (
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
 
-// RecoveryFailed is the error of an entity that could not be recovered. It matches ErrRecovery. Its
-// field Err is the reason.
+// RecoveryFailed is the error (*RecoveryFailed) of an entity that could not be recovered. It matches
+// ErrRecovery. Its field Err is the reason.
+//
+// The value RecoveryFailed is the signal that the entity receives after each such attempt, with the empty
+// state of Type.New. The handler may log, notify others (Effect.Then, Effect.Go), or return Effect.Stop:
+// then the entity leaves memory, and the next command starts the next attempt. Otherwise the entity
+// tries again after a pause, see HostOptions.MinBackoff. An effect that would persist or delete something
+// fails with ErrReadOnly. A panic of the handler of RecoveryCompleted causes no signal.
 type RecoveryFailed = engine.RecoveryFailed
 
 // Refusal is a business error with a stable code, with which a handler refuses a command. Callers on

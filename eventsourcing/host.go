@@ -53,6 +53,9 @@ type Recovery struct {
 	Snapshots snapshot.Criteria
 }
 
+// complete reports whether the recovered state is that of all events.
+func (r Recovery) complete() bool { return !r.Disabled && !r.readOnly() }
+
 func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 
 // HostOptions configure HostWith. The zero value holds the defaults.
@@ -65,6 +68,9 @@ type HostOptions struct {
 	Store store.DB
 	// Recovery limits the events that entities replay when they start.
 	Recovery Recovery
+	// RecoveryOf replaces Recovery and returns the limits of one entity. It is called before each recovery
+	// of the entity, by several goroutines, and must not block. Defaults to none.
+	RecoveryOf func(id string) Recovery
 	// StashCapacity is the number of commands that may wait in an entity, and the number of
 	// commands that an entity may stash itself. Defaults to 4,096; negative means no limit.
 	StashCapacity int
@@ -140,8 +146,8 @@ func (o HostOptions) validate() error {
 		errs.Addf("HostOptions.PanicLimit", "is %d, it must be from 1 to %d", o.PanicLimit, math.MaxUint16)
 	}
 	fielderror.NotNegative(&errs, "HostOptions.PanicWindow", o.PanicWindow)
-	if o.SharedJournal && (o.Recovery.Disabled || o.Recovery.readOnly()) {
-		errs.Addf("HostOptions.SharedJournal", "is set, but Recovery limits the events")
+	if o.SharedJournal && (!o.Recovery.complete() || o.RecoveryOf != nil) {
+		errs.Addf("HostOptions.SharedJournal", "is set, but Recovery or RecoveryOf limits the events")
 	}
 	if o.Overflow > OverflowFail {
 		errs.Addf("HostOptions.Overflow", "is %d, which is unknown", o.Overflow)

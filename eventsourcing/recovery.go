@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ type folding struct {
 	store    *storage
 	id, pid  string
 	opts     Recovery
+	of       func(id string) Recovery            // HostOptions.RecoveryOf, which replaces opts; may be nil
 	optional bool                                // treat a failing snapshot store as empty
 	replace  func(seqNr uint64, event any) []any // nil without FoldOptions.Replace
 	progress *atomic.Uint64                      // increases while the folding makes progress
@@ -43,7 +45,7 @@ type folding struct {
 
 func newFolding(h *host, id, pid string) folding {
 	return folding{
-		model: h.model, rt: h.rt, store: h.storage, id: id, pid: pid, opts: h.opts.Recovery,
+		model: h.model, rt: h.rt, store: h.storage, id: id, pid: pid, opts: h.opts.Recovery, of: h.opts.RecoveryOf,
 		optional: h.model.snapshots.optional, progress: new(atomic.Uint64),
 	}
 }
@@ -52,6 +54,11 @@ func newFolding(h *host, id, pid string) folding {
 // that another instance may have saved a snapshot and deleted the events that this snapshot covers,
 // between the load and the replay of the attempt.
 func (f *folding) run(ctx context.Context) error {
+	if f.of != nil {
+		if err := catchPanic(f.pid, func() error { f.opts = f.of(f.id); return nil }); err != nil {
+			return fmt.Errorf("HostOptions.RecoveryOf: %w", err)
+		}
+	}
 	first := *f
 	attempt := func() error { return f.once(ctx) }
 	err := catchPanic(f.pid, attempt)
@@ -201,7 +208,7 @@ func (f *folding) replay(ctx context.Context, to uint64) error {
 		if decoded, err = f.model.events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 		}
-		if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata}); err != nil {
+		if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata, Recovering: true}); err != nil {
 			return err
 		}
 	}
@@ -270,11 +277,12 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 		rt.observe(func() { rt.obs.Recovery(info) })
 	}
 	if err != nil {
-		e.post(engine.Input{Kind: engine.Recovered, Err: err})
+		e.do(func(out *engine.Effects) { e.recoveryFailed(err, out) }) //nolint:contextcheck // the entity outlives the recovery
 		return
 	}
+	f.into.readOnly = f.opts.readOnly()
 	in := engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
-		SequenceNr: f.seqNr, Time: f.time, Replayed: f.replayed, Writer: rt.newWriter(),
+		SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Replayed: f.replayed, Writer: rt.newWriter(),
 	}}
 	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) }) //nolint:contextcheck // the entity outlives the recovery
 }
@@ -285,8 +293,34 @@ func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects)
 		e.startParts()
 	}
 	e.step(in, out)
+	e.running.Store(!e.absent && !e.machine.Recovering())
 	e.resetDeadline()
 	e.updateDeadline()
+}
+
+// recoveryFailed passes the failure to the machine, with the signal for the empty state if the type
+// handles it.
+func (e *entity) recoveryFailed(cause error, out *engine.Effects) {
+	in := engine.Input{Kind: engine.Recovered, Err: cause}
+	if e.host.model.signals[reflect.TypeFor[RecoveryFailed]()] == nil || errors.Is(cause, ErrStopped) || !e.machine.Recovering() {
+		e.step(in, out)
+		return
+	}
+	before := e.instance
+	err := catchPanic(e.pid(), func() (err error) {
+		e.instance, err = e.host.model.newInstance(e.id(), e.pid())
+		return err
+	})
+	if err == nil {
+		e.instance.failed = true
+		in.Env = &engine.Envelope{Message: RecoveryFailed{Err: cause}, Signal: true}
+	}
+	defer func() { // also if user code calls runtime.Goexit
+		if !e.absent {
+			e.instance = before
+		}
+	}()
+	e.step(in, out)
 }
 
 // refresh applies the events of other runtimes in the background, for HostOptions.SharedJournal.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -18,14 +19,27 @@ type Signal interface{ hosting.Signal }
 type signal = hosting.IsSignal
 
 // RecoveryCompleted is the first message of every instance, before any command.
-type RecoveryCompleted struct{ signal }
+type RecoveryCompleted struct {
+	signal
+
+	// SequenceNr is the sequence number of the last event, 0 for an entity without events.
+	SequenceNr uint64
+	// SnapshotNr is the sequence number of the snapshot from which the recovery started, 0 for none.
+	SnapshotNr uint64
+	// Events is the number of events that were replayed.
+	Events uint64
+}
 
 // PersistFailed reports that a write failed and that none of its events is stored. The instance that
 // receives it was recovered after the failure.
 type PersistFailed struct {
 	signal
 
-	Err error
+	// Event is the first event of the write, and SequenceNr the sequence number that it would have had.
+	// Event is nil if it can't be decoded.
+	Event      any
+	SequenceNr uint64
+	Err        error
 }
 
 // PersistRejected reports that the journal rejected a write. The instance that receives it was
@@ -33,7 +47,12 @@ type PersistFailed struct {
 type PersistRejected struct {
 	signal
 
-	Err error
+	// Event is the rejected event, and SequenceNr the sequence number that it would have had. If the
+	// journal does not name the event, it is the first one of the write. Event is nil if it can't be
+	// decoded.
+	Event      any
+	SequenceNr uint64
+	Err        error
 }
 
 // Stopping is the last signal of an instance: the entity is about to leave memory. The handler may
@@ -70,16 +89,27 @@ const (
 )
 
 // signalOf converts the signals of the engine and returns other messages unchanged.
-func signalOf(message any) any {
+func (e *entity) signalOf(message any) any {
 	switch s := message.(type) {
 	case engine.RecoveryCompleted:
-		return RecoveryCompleted{}
+		return RecoveryCompleted{SequenceNr: s.SequenceNr, SnapshotNr: s.SnapshotNr, Events: s.Replayed}
 	case engine.PersistFailed:
-		return PersistFailed{Err: s.Err}
+		return PersistFailed{Event: e.eventOf(s.Event), SequenceNr: s.Event.SequenceNr, Err: s.Err}
 	case engine.PersistRejected:
-		return PersistRejected{Err: s.Err}
+		return PersistRejected{Event: e.eventOf(s.Event), SequenceNr: s.Event.SequenceNr, Err: s.Err}
 	}
 	return message
+}
+
+// eventOf decodes an event that was not stored. It returns nil if that fails.
+func (e *entity) eventOf(record journal.Event) (event any) {
+	_ = catchPanic(e.pid(), func() error {
+		if events, err := e.host.model.events.DecodeAppend(nil, record.Manifest, record.Payload); err == nil && len(events) > 0 {
+			event = events[0]
+		}
+		return nil
+	})
+	return event
 }
 
 // ReceiveTimeout reports that no command arrived within the time of Effect.ReceiveTimeout.

@@ -88,7 +88,7 @@ func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
 
 // wake is Wake for the entities that covers accepts.
 func (h *host) wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
-	if h.model.deadline == nil && len(h.model.parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
+	if h.model.deadline == nil && len(h.model.parts) == 0 || h.opts.RecoveryOf == nil && !h.opts.Recovery.complete() {
 		return 0, nil
 	}
 	var first error
@@ -122,7 +122,7 @@ func (h *host) pending(ctx context.Context, id string) (pending bool, err error)
 		return false, err
 	}
 	f := newFolding(h, id, pid)
-	if err = f.run(ctx); err != nil {
+	if err = f.run(ctx); err != nil || !f.opts.complete() {
 		return false, err
 	}
 	err = catchPanic(pid, func() error {

@@ -93,6 +93,10 @@ type Recorded struct {
 	Time time.Time
 	// Metadata is the value that Observer.Inject returned, nil for none. It must not be changed.
 	Metadata []byte
+	// Recovering reports that the event comes from the journal, in a recovery, a Fold or a View. It is not
+	// set when the event is applied because a handler has just persisted it. The state must not depend on
+	// it; it is for metrics and logs.
+	Recovering bool
 }
 
 // model is a checked Type. In its functions a state is a *S, and an event is an E. The other code
@@ -248,8 +252,10 @@ func (m *model) checkParts() error {
 }
 
 type instance struct {
-	state any // a *S
-	parts []hosting.Part
+	state    any // a *S
+	parts    []hosting.Part
+	readOnly bool // it was recovered to an earlier event
+	failed   bool // the empty state after a recovery that failed
 }
 
 // newInstance returns the empty state of an entity and attaches its parts.

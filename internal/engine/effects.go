@@ -25,7 +25,8 @@ type Behavior interface {
 type Input struct {
 	Kind InputKind
 	// Env is the message of Deliver. For Idle and Drain, it is the farewell: a signal that the
-	// instance handles before it stops; nil means none.
+	// instance handles before it stops; nil means none. For a Recovered with Err, it is the signal that the
+	// Behavior handles on an empty state; nil means none.
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
@@ -97,6 +98,8 @@ type Recovery struct {
 	SequenceNr uint64
 	// Time is the timestamp of the last event.
 	Time time.Time
+	// SnapshotNr is the sequence number of the snapshot, 0 for none.
+	SnapshotNr uint64
 	// Replayed counts the events that were replayed.
 	Replayed uint64
 	// Writer is the writer ID of the new incarnation.

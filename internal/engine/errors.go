@@ -6,6 +6,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/refold-io/refold/journal"
 )
 
 var (
@@ -37,21 +39,44 @@ var (
 	errStashOverflow = fmt.Errorf("%w: the overflow policy restarts the entity", ErrStashFull)
 )
 
+// Signal is implemented by types that embed IsSignal. Programs can't add signals.
+type Signal interface{ isSignal() }
+
+// IsSignal makes the struct that embeds it a Signal. It takes up no space.
+type IsSignal struct{}
+
+func (IsSignal) isSignal() {}
+
+type signal = IsSignal
+
 // PersistFailed is the signal that a write was not stored. The recovered instance receives it.
-type PersistFailed struct{ Err error }
+type PersistFailed struct {
+	Err error
+	// Event is the event that was not stored, the first one of the write.
+	Event journal.Event
+}
 
 // PersistRejected is the signal that the journal rejected a write. The recovered instance receives
 // it.
-type PersistRejected struct{ Err error }
+type PersistRejected struct {
+	Err error
+	// Event is the rejected event.
+	Event journal.Event
+}
 
 // RecoveryCompleted is the first signal of every incarnation.
-type RecoveryCompleted struct{}
+type RecoveryCompleted struct{ Recovery }
 
 // ErrRecovery reports that the entity could not be recovered.
 var ErrRecovery = errors.New("eventsourcing: recovery failed")
 
-// RecoveryFailed is the error of a recovery that failed. It matches ErrRecovery.
-type RecoveryFailed struct{ Err error }
+// RecoveryFailed is the error of a recovery that failed. It matches ErrRecovery. It is also the signal
+// that an entity receives after the failure.
+type RecoveryFailed struct {
+	signal
+
+	Err error
+}
 
 func (e *RecoveryFailed) Error() string {
 	return fmt.Sprintf("%v: %v", ErrRecovery, e.Err)

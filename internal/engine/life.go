@@ -57,6 +57,9 @@ func (m *Machine) recovered(in Input, out *Effects) {
 		if !errors.Is(in.Err, ErrStopped) {
 			verdict = m.supervise(&RecoveryFailed{Err: in.Err})
 		}
+		if m.handleFailure(in.Env, out) {
+			verdict = max(verdict, Stop)
+		}
 		m.recoveryFailed(in.Err, verdict, out)
 		return
 	}
@@ -75,7 +78,7 @@ func (m *Machine) recovered(in Input, out *Effects) {
 		return
 	}
 	m.stash.Prepend(&m.first)
-	m.decide(&Envelope{Message: RecoveryCompleted{}, Signal: true}, out)
+	m.decide(&Envelope{Message: RecoveryCompleted{in.Recovery}, Signal: true}, out)
 }
 
 // recoveryFailed answers all waiting messages and backs off, unless the supervisor decides otherwise. A
@@ -102,9 +105,9 @@ func (m *Machine) recoveryFailed(reason error, verdict Directive, out *Effects) 
 	}
 }
 
-// restart drops the instance after its writes were settled. bySignal reports whether the unit that
-// was not stored belongs to a signal.
-func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
+// restart drops the instance after its writes were settled. lost is the unit that was not stored, nil for
+// none.
+func (m *Machine) restart(cause error, lost *Step, out *Effects) {
 	out.Cause, out.Resumed = cause, false
 	switch {
 	case m.ends() && m.stash.n == 0:
@@ -120,14 +123,14 @@ func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 		}
 		m.recover(out)
 	case errors.Is(cause, journal.ErrRejected):
-		m.signal(PersistRejected{Err: cause})
-		if bySignal && m.tooMany() {
+		m.signal(PersistRejected{Err: cause, Event: lost.event(cause)})
+		if lost != nil && lost.op.Env.Signal && m.tooMany() {
 			m.backOff(cause, out) // the next instance would receive the same signal
 			return
 		}
 		m.recover(out)
 	default:
-		m.signal(PersistFailed{Err: cause})
+		m.signal(PersistFailed{Err: cause, Event: lost.event(cause)})
 		m.backOff(cause, out)
 	}
 }
@@ -146,7 +149,7 @@ func (m *Machine) refoldBroken(out *Effects) {
 	cause, verdict := m.broken, m.verdict
 	m.dropPending()
 	if cause == errDiscarded { //nolint:errorlint // the machine's own value, unwrapped
-		m.restart(nil, false, out)
+		m.restart(nil, nil, out)
 		return
 	}
 	again := m.tooMany()

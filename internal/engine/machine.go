@@ -124,6 +124,7 @@ type Machine struct {
 	stopping    bool
 	draining    bool
 	dropCalls   bool
+	failing     bool  // a signal about a failed recovery is handled
 	panicsSince int64 // Unix microseconds
 }
 

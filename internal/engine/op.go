@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/refold-io/refold/internal/groupcommit"
@@ -100,6 +101,23 @@ const (
 
 func (s *Step) lastNr() uint64 {
 	return s.Request.Write.Expect + uint64(len(s.Request.Write.Events))
+}
+
+// event returns the event of a unit that an error is about: the first one, unless the error names
+// another one.
+func (s *Step) event(cause error) journal.Event {
+	if s == nil {
+		return journal.Event{}
+	}
+	events := s.Request.Write.Events
+	if r, ok := errors.AsType[*journal.RejectedError](cause); ok {
+		for i := range events {
+			if events[i].SequenceNr == r.SequenceNr {
+				return events[i]
+			}
+		}
+	}
+	return events[0]
 }
 
 // State is an encoded state. It is saved as a snapshot once its events are durable.

@@ -186,7 +186,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.dropCalls = false
 
 	var again Queue
-	bySignal := m.failed != nil && m.failed.op.Env.Signal
+	lost := m.failed
 	switch {
 	case m.failed == nil:
 	case m.mayRetry(m.failed.op, cause):
@@ -215,7 +215,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	}
 	m.stash.Prepend(&again)
 	m.dropPending()
-	m.restart(cause, bySignal, out)
+	m.restart(cause, lost, out)
 }
 
 // maxConflicts limits how often a message is decided again because its write conflicts.

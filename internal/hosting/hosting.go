@@ -26,12 +26,10 @@ import (
 )
 
 // Signal is implemented by types that embed IsSignal. Programs can't add signals.
-type Signal interface{ isSignal() }
+type Signal = engine.Signal
 
 // IsSignal makes the struct that embeds it a Signal. It takes up no space.
-type IsSignal struct{}
-
-func (IsSignal) isSignal() {}
+type IsSignal = engine.IsSignal
 
 // PartField is implemented by types that embed NeedsPart.
 type PartField interface{ needsPart() }

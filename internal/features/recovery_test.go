@@ -1,0 +1,57 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package features_test
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/store"
+)
+
+// The signal of a recovery describes it, a query reports the status without a start, and one entity is
+// recovered to an earlier event.
+func TestRecoveryStatus(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, db store.DB) {
+		t.Helper()
+		ctx := within(t)
+		recovered := make(chan eventsourcing.RecoveryCompleted, 10)
+		typ := tallyType()
+		typ.Snapshots.Every = 2
+		typ.Signals = eventsourcing.Signals(eventsourcing.OnSignal(
+			func(_ *tally, ctx *eventsourcing.Context[tally, counted, eventsourcing.None], s eventsourcing.RecoveryCompleted) eventsourcing.Effect[tally, counted, eventsourcing.None] {
+				recovered <- s
+				return ctx.Effect
+			}))
+		for run, want := range []eventsourcing.RecoveryCompleted{{}, {SequenceNr: 3, SnapshotNr: 2, Events: 1}, {SequenceNr: 1, Events: 1}} {
+			rt := openRuntime(t, db)
+			opts := eventsourcing.HostOptions{}
+			if run == 2 {
+				opts.RecoveryOf = func(string) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 1} }
+			}
+			tallies, err := eventsourcing.HostWith(rt, typ, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := tallies.Presence("a"); p != eventsourcing.Absent {
+				t.Errorf("run %d: the tally is %v before its start, want absent", run, p)
+			}
+			if err = tallies.Start(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-recovered; got != want {
+				t.Errorf("run %d: the recovery is %+v, want %+v", run, got, want)
+			}
+			for range 3 {
+				if run == 0 {
+					if _, err = eventsourcing.Ask(ctx, tallies.Ref("a"), count{By: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			closeRuntime(t, rt)
+		}
+	})
+}
