@@ -108,6 +108,7 @@ const (
 // accept puts a message into the mailbox if it holds fewer than limit messages. If limit is
 // negative, the mailbox has no limit.
 func (e *entity) accept(env *engine.Envelope, limit int) acceptance {
+	meter := e.meter()
 	e.mu.Lock()
 	switch {
 	case e.gone:
@@ -118,8 +119,26 @@ func (e *entity) accept(env *engine.Envelope, limit int) acceptance {
 		return mailboxFull
 	}
 	e.mailbox.Push(env)
+	if meter != nil {
+		meter.Queued.Add(1)
+	}
 	e.schedule()
 	return accepted
+}
+
+// meter returns the meter of the entity, nil if no load is measured.
+func (e *entity) meter() *hosting.Meter {
+	if e.host.hooks.Meter == nil {
+		return nil
+	}
+	return e.host.hooks.Meter(e.id())
+}
+
+// measure counts a turn that began at a time with a number of messages in the mailbox. mu is locked.
+func measure(m *hosting.Meter, began time.Time, messages, left int) {
+	m.Busy.Add(int64(time.Since(began)))
+	m.Handled.Add(uint64(max(0, messages-left)))
+	m.Queued.Add(int64(left - messages))
 }
 
 // schedule passes the entity to the workers and unlocks mu.
@@ -172,10 +191,14 @@ func (e *entity) leave() (rest engine.Queue, requested stops, gone bool) {
 	if e.gone || e.mailbox.Len() > 0 && !e.machine.Draining() || len(e.inputs) > 0 || e.stored > 0 {
 		return rest, 0, false
 	}
+	left := e.mailbox.Len()
 	for env := e.mailbox.Pop(); env != nil; env = e.mailbox.Pop() {
 		if !env.Signal {
 			rest.Push(env)
 		}
+	}
+	if meter := e.meter(); meter != nil {
+		meter.Queued.Add(int64(rest.Len() - left))
 	}
 	requested, e.stops, e.gone = e.stops, 0, true
 	return rest, requested, true
@@ -243,15 +266,24 @@ const messagesPerTurn = 256
 
 // takeTurn implements turner: it handles the input that has arrived.
 func (e *entity) takeTurn(out *engine.Effects) (again bool) {
+	meter := e.meter()
+	var began time.Time
+	if meter != nil {
+		began = time.Now()
+	}
 	e.mu.Lock()
 	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
+	messages := mailbox.Len()
 	idle, kill, ended := requested&stopIdle != 0, requested&(stopForce|stopKill) != 0, false
 	defer func() { // also if user code calls runtime.Goexit
 		e.mu.Lock()
 		if len(inputs) > 0 {
 			e.inputs = append(inputs, e.inputs...)
+		}
+		if meter != nil {
+			measure(meter, began, messages, mailbox.Len())
 		}
 		e.mailbox.Prepend(&mailbox)
 		e.stops |= requested

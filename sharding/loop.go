@@ -54,7 +54,7 @@ func (s *shell) run() {
 			s.dropAbandoned()
 			s.sweepAsks(now)
 		}
-		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))
+		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt, s.reportLoad(s.now()))-s.now()))
 	}
 }
 

@@ -280,7 +280,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 			Lease: o.Lease, LeaseRetry: t.LeaseRetryInterval,
 		},
 		Coordinator: coordinator.Config{
-			Shards: o.Shards, MinRegions: o.MinMembers, HandOffAtOnce: o.HandOff == HandOffAtOnce, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
+			ReadsLoad: readsLoad(o.Strategy), Shards: o.Shards, MinRegions: o.MinMembers, HandOffAtOnce: o.HandOff == HandOffAtOnce, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
 			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.SaveTimeout,
 		},
 		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,
@@ -390,6 +390,10 @@ func (s *shell) mismatchErr() error {
 // Strategy decides which nodes host shards. The coordinator calls its methods one at a time. A call
 // may take up to Tuning.StrategyTimeout. A call that fails or panics has no effect and is repeated
 // later.
+//
+// If a strategy, or a PureStrategy, has a method ReadsLoad() bool that returns true, all nodes
+// measure the load of their shards and report it to the coordinator, and the views have the load:
+// see allocation.View. Without this method nothing is measured or sent.
 type Strategy interface {
 	// Allocate returns the node for a shard, one of the regions of the view. The zero node defers
 	// the decision.

@@ -56,6 +56,10 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 			Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil,
 			Escalated: func(cause error) { s.escalate(t, cause) },
 		}
+		if readsLoad(s.opts.Strategy) {
+			s.loadMeter = newLoadMeter(s)
+			hooks.Meter = s.loadMeter.of
+		}
 		connection, options := &hosting.Sharding{Hooks: hooks}, opts.Host
 		hosting.Shard(&options, connection)
 		if entities, err = eventsourcing.HostWith(rt, typ, options); err != nil {

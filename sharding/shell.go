@@ -43,6 +43,7 @@ type shell struct {
 	commandCtx     context.Context //nolint:containedctx // parent of the contexts of peers' commands, without values
 	startedAt      time.Time
 	inbox          *loop.Mailbox[item]
+	loadMeter      *loadMeter // nil unless the strategy reads the load
 	paths          []fastPath
 	membersChanged atomic.Bool
 	stopping       atomic.Bool // ends the loop

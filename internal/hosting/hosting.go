@@ -16,6 +16,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
@@ -243,6 +244,18 @@ type Hooks struct {
 	// Remembered reports that an entity without events stays in memory: sharding remembers each
 	// entity that runs.
 	Remembered bool
+	// Meter returns the meter that counts the load of an entity. Nil if no load is measured.
+	Meter func(id string) *Meter
+}
+
+// Meter counts the load of some entities. It has the size of a cache line.
+type Meter struct {
+	// Busy is the time in turns, in nanoseconds. Handled is the number of messages that turns have
+	// taken from mailboxes. Both only increase. Queued is the number of messages in mailboxes.
+	Busy    atomic.Int64
+	Handled atomic.Uint64
+	Queued  atomic.Int64
+	_       [40]byte
 }
 
 // Host runs the entities of one type on this node. Its methods are safe for concurrent use.

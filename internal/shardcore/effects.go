@@ -215,6 +215,10 @@ type Leave struct{ KeepRouting bool }
 // Undrain cancels a Leave with KeepRouting: see region.Undrain.
 type Undrain struct{}
 
+// ReportLoad reports the load of the node to the coordinator. The machine adds the messages that
+// wait in it and the numbers of entities, and reports only the busiest shards.
+type ReportLoad struct{ Load coordinator.Load }
+
 // Stop stops the region, all entities and the coordinator by force.
 type Stop struct{}
 
@@ -232,6 +236,7 @@ func (ShardInput) input()       {}
 func (Drop) input()             {}
 func (Leave) input()            {}
 func (Undrain) input()          {}
+func (ReportLoad) input()       {}
 func (Stop) input()             {}
 
 // ShardRun is a shard on this node, from its start to its end.

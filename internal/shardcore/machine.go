@@ -107,6 +107,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		if m.drained = false; !m.halted && !m.ending {
 			m.regionStep(region.Undrain{})
 		}
+	case ReportLoad:
+		m.reportLoad(in.Load)
 	case Stop:
 		if m.ending = true; !m.stopped {
 			m.stop()
@@ -345,7 +347,7 @@ func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 // changesRoutes reports whether an input may change the route of a shard other than its own.
 func changesRoutes(in region.Input) bool {
 	switch in := in.(type) {
-	case region.Send:
+	case region.Send, region.ReportLoad:
 		return false
 	case region.FrameReceived:
 		return in.Frame.Kind != region.Forward

@@ -14,6 +14,7 @@
 //	Threshold     moves when the fullest and the best region differ by more than a threshold
 //	*Hashing      a ring of the regions; a shard of the same number is on the same node for all types
 //	External      homes that a program defines
+//	ByLoad        the same load on all nodes, with few moves
 //
 // A new shard goes to the best region. These criteria determine the order of the regions; a later
 // criterion counts only if all earlier ones are equal:
@@ -22,7 +23,7 @@
 //   - a staying region before a leaving one,
 //   - a newer version of the application before an older one, so that a rolling upgrade moves each
 //     shard once,
-//   - fewer shards before more,
+//   - fewer shards before more; with ByLoad, less load before more,
 //   - the node, so that the order of registration has no influence.
 //
 // The regions of these members get no shards: Down or Exiting members, which would never start a

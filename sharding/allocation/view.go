@@ -21,6 +21,13 @@ type View struct {
 	// Pinned are the shards that an operator has moved to a node, sorted: see sharding.Admin.Move.
 	// Rebalance need not return them, because the coordinator does not move them.
 	Pinned []Shard
+	// Load is the load of the shards, for a strategy whose method ReadsLoad returns true: see
+	// ByLoad. It has the shards of regions that have reported their load, and those that have just
+	// left such a region. The map is immutable.
+	Load map[Shard]ShardLoad
+	// Nodes is the load of the nodes whose regions have reported their load several times, for the
+	// same strategies. The map is immutable.
+	Nodes map[identity.Node]NodeLoad
 	// Members are all members of the cluster, sorted by node.
 	Members []identity.Member
 	// Unreachable are the members that some member cannot reach, sorted.

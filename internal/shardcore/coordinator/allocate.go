@@ -66,7 +66,9 @@ func (m *Machine) requestNewHome(s Shard) {
 func (m *Machine) strategyView() allocation.View {
 	regions := slices.Clone(m.nextState().regions)
 	regions = slices.DeleteFunc(regions, func(r allocation.Region) bool { return m.unavailable(r.Node) })
-	return allocation.View{Regions: regions, Moving: m.Moving(), Pinned: m.pinned(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
+	view := allocation.View{Regions: regions, Moving: m.Moving(), Pinned: m.pinned(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
+	m.addLoad(&view)
+	return view
 }
 
 func (m *Machine) askHomes() {

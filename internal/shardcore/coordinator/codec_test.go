@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -43,6 +44,12 @@ func messages() []coordinator.Message {
 		{Kind: coordinator.Register, Type: "account", Instance: 1, Settings: coordinator.Settings{Shards: 1000, Routing: 1 << 63, Role: "bank", State: "journal", Remember: "none"}},
 		{Kind: coordinator.RegisterProxy, Type: "account", Instance: 1, Settings: coordinator.Settings{Shards: 1}},
 		{Kind: coordinator.Refused, Type: "account", Term: 4, Round: 4, Instance: 1, Settings: coordinator.Settings{Shards: 200, Routing: 7}},
+		{Kind: coordinator.Hosted, Type: "account", Term: 4, Instance: 1, Load: &coordinator.Load{
+			Window: 10 * time.Second, CPU: 9 * time.Millisecond, Cores: 4, Memory: 1 << 30, Busy: time.Second, Commands: 12_345, Shards: []coordinator.ShardLoad{
+				{Shard: 3, Busy: 700 * time.Millisecond, Commands: 12_000, Waiting: 5, Entities: 70}, {Shard: 99_999, Busy: time.Microsecond, Commands: 1},
+			},
+		}},
+		{Kind: coordinator.Hosted, Type: "account", Load: &coordinator.Load{}},
 	}
 }
 
@@ -91,7 +98,7 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 		}
 		more := []byte{1, 2, 3}
 		if !strings.HasPrefix(name, "events") && e[0] == 0x10 {
-			more = append([]byte{0}, more...) // the settings or the pins of 1.1
+			more = append([]byte{0, 0}, more...) // the settings or the pins of 1.1, the load of 1.2
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {
@@ -216,6 +223,8 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}
 	message := coordinator.AppendMessage(nil, coordinator.Message{Kind: coordinator.GetHomes})
 	message = message[: len(message)-2 : len(message)-2] // without shards and homes
+	hosted := []byte{0x12, byte(coordinator.Hosted), 0, 0, 0, 0, 0, 0, 0}
+	hosted = slices.Clip(hosted)
 	twice := coordinator.AppendState(nil, apply(t, append(registered("a", "b"), allocated("a", 1), allocated("b", 2))...))
 	for i := range twice {
 		if twice[i] == 2 && i == len(twice)-2 {
@@ -242,6 +251,9 @@ func TestMalformedEncodingsAreRejected(t *testing.T) {
 		"kind 0": {0x10, 0, 0, 0, 0, 0, 0, 0}, "kind 18": {0x10, 18, 0, 0, 0, 0, 0, 0},
 		"settings that are too long": {0x11, 1, 0, 0, 0, 0, 0, 0, 1, 1, 200}, "settings cut off": {0x11, 1, 0, 0, 0, 0, 0, 0}, "too many shards": {0x11, 1, 0, 0, 0, 0, 0, 0, 0xa1, 0x8d, 0x06, 0, 0, 0, 0},
 		"a huge count of shards": append(message, huge...), "shards that don't fit": append(message, 0x80, 0x08, 0), "a shard beyond the last": append(message, 1, 0xa0, 0x8d, 0x06, 0),
+		"an unknown form of load": append(hosted, 2), "load without numbers": append(hosted, 1), "a huge window": append(append(hosted, 1), huge...),
+		"too many processors": append(hosted, 1, 0, 0, 0x81, 0x80, 0x04, 0, 0, 0, 0), "too many loads": append(hosted, 1, 0, 0, 0, 0, 0, 0, 0xf5, 0x03, 0),
+		"a shard twice in a load": append(hosted, 1, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0), "a load of a shard beyond the last": append(hosted, 1, 0, 0, 0, 0, 0, 0, 1, 0xa0, 0x8d, 0x06, 0, 0, 0, 0),
 	} {
 		if m, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
 			t.Errorf("message, %s: decoded as %+v, %v, want ErrMalformed", name, m, err)

@@ -38,6 +38,8 @@ type Config struct {
 	// shards are allocated, so that the first region does not get all shards. Defaults to 1. A
 	// coordinator that takes over and finds shards on members does not wait.
 	MinRegions int
+	// ReadsLoad is set if the strategy reads the load. Otherwise the coordinator ignores reports.
+	ReadsLoad bool
 	// Settings must be equal to those of each region that sends its settings.
 	Settings Settings
 	// Remember stores which shards have ever had a home. Such shards get a home again without a request.

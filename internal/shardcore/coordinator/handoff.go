@@ -127,6 +127,7 @@ func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 
 func (m *Machine) homesDeallocated(shards []Shard) {
 	m.note(Note{Kind: HandOffDone, Shards: shards, Count: len(shards)})
+	m.loadMoved(shards)
 	for _, s := range shards {
 		m.requestNewHome(s)
 	}

@@ -62,6 +62,7 @@ type Machine struct {
 	handedOff     int    // number of shards whose hand-off has begun
 	rebalanceCall uint64 // ID of the running AskRebalance, or 0
 	rebalanceAt   time.Duration
+	loads         loadTable // empty unless the strategy reads the load
 }
 
 // New returns a coordinator. The error matches ErrInvalid and names each invalid field.
@@ -286,6 +287,7 @@ func (m *Machine) handle(from identity.Node, msg Message) bool {
 		m.getHomes(from, msg.Shards)
 	case Hosted:
 		m.hosted(from, msg)
+		m.loadReported(from, msg.Load)
 	case BeginHandOffAck:
 		return m.handOffAcked(from, msg.Round)
 	case Stopped:

@@ -110,6 +110,9 @@ type Message struct {
 	// Settings are the sender's settings, in Register, RegisterProxy and Refused. Older versions do
 	// not send them.
 	Settings Settings
+	// Load is the load of the sender, in a Hosted that answers no Host. Older versions do not send
+	// it, and skip it. Nil for none.
+	Load *Load
 }
 
 // Home is a region and the shards that it hosts.
@@ -121,8 +124,10 @@ type Home struct {
 // AppendMessage appends the encoding of a message.
 func AppendMessage(dst []byte, m Message) []byte {
 	v := byte(version)
-	if m.Settings != (Settings{}) {
+	if m.Load != nil {
 		v = messageVersion
+	} else if m.Settings != (Settings{}) {
+		v = settingsVersion
 	}
 	dst = append(dst, v, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
 	dst = append(dst, m.Type...)
@@ -134,8 +139,11 @@ func AppendMessage(dst []byte, m Message) []byte {
 	for _, h := range m.Homes {
 		dst = appendShards(wire.AppendNode(dst, h.Node), h.Shards)
 	}
-	if v != version {
+	if v >= settingsVersion {
 		dst = appendSettings(dst, m.Settings)
+	}
+	if v >= messageVersion {
+		dst = appendLoad(dst, m.Load)
 	}
 	return dst
 }
@@ -169,6 +177,9 @@ func DecodeMessage(b []byte) (Message, error) {
 	if r.Err() == nil && r.Minor() > version&0xf {
 		m.Settings = readSettings(r)
 	}
+	if r.Err() == nil && r.Minor() > settingsVersion&0xf && m.Kind == Hosted {
+		m.Load = readLoad(r)
+	}
 	if err := r.End(); err != nil {
 		return Message{}, err
 	}
@@ -181,7 +192,10 @@ var ErrMalformed = errors.New("coordinator: malformed")
 // version is the version of the encodings; see package wire.
 const version = 0x10
 
-const messageVersion = 0x11
+const (
+	settingsVersion = 0x11 // with settings
+	messageVersion  = 0x12 // with settings and, in Hosted, the load
+)
 
 // MaxBytes is the maximum length of an encoded message, event or state.
 const MaxBytes = 1 << 20

@@ -242,6 +242,7 @@ func (m *Machine) regionStopped(from identity.Node, msg Message) bool {
 
 func (m *Machine) regionTerminated(n identity.Node, shards []Shard) {
 	m.notTerminating(n)
+	m.loadForgotten(n)
 	m.alive = without(m.alive, n)
 	m.leaving = without(m.leaving, n)
 	m.ackAll(n)

@@ -152,6 +152,10 @@ type Leave struct {
 // moved stay.
 type Undrain struct{}
 
+// ReportLoad sends the load of the node to the coordinator, if the region is registered. A report
+// that is lost is not repeated.
+type ReportLoad struct{ Load *coordinator.Load }
+
 // Stop stops the region and its shards by force.
 type Stop struct{}
 
@@ -164,4 +168,5 @@ func (ShardDone) input()          {}
 func (Drop) input()               {}
 func (Leave) input()              {}
 func (Undrain) input()            {}
+func (ReportLoad) input()         {}
 func (Stop) input()               {}

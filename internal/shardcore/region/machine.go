@@ -116,6 +116,10 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.leave(in.KeepRouting)
 	case Undrain:
 		m.undrain()
+	case ReportLoad:
+		if m.registered && !m.stopped {
+			m.send(m.coordinatorNode, coordinator.Message{Kind: coordinator.Hosted, Term: m.term, Load: in.Load})
+		}
 	case Stop:
 		m.stop()
 	}
