@@ -50,7 +50,8 @@
 // singleton. Its state is in replicated data, or in a journal. The journal fails, is slow, and may
 // store an append although the answer is lost. Clients send at least 10,000 numbered commands to
 // entities. The entities store the commands in the journal, fenced, and reply. Shards are
-// rebalanced at random. Nodes are drained, and a drain may be undone. Nodes are also restarted one
+// rebalanced at random, by their number or by a load that nodes report. An operator moves shards to
+// nodes and releases them. Nodes are drained, and a drain may be undone. Nodes are also restarted one
 // after the other, one of them with different settings. Sometimes two coordinators run. Running
 // entities are remembered in the journal, in replicated data, or not at all.
 //
@@ -60,6 +61,7 @@
 // - Coordinators send only stored decisions. Regions accept no lower term.
 // - A node with different settings is refused.
 // - The commands of a region to an entity arrive in order and at most once.
+// - A pinned shard stays on its node unless the node leaves or is drained.
 //
 // At the end it checks these rules:
 //
@@ -67,6 +69,7 @@
 //     reported a gap.
 //   - Acknowledged commands are stored once, and all asks are answered.
 //   - Remembered entities run.
+//   - Pinned shards are on their nodes, if these nodes can host them.
 //
 // In one of eight seeds only planned moves happen, some of them while messages to the leaving node
 // are slow. In these seeds no command is lost or refused, a leaving node hands off its shards in

@@ -104,6 +104,8 @@ func (d *sharding) injectFaults() {
 		d.drain(s)
 	case n < 12:
 		d.misconfigure(s)
+	case n < 15:
+		d.pin()
 	}
 }
 
@@ -149,7 +151,7 @@ func (d *sharding) mustHappen() {
 	rows(c, "coordinator", coordinator.PhaseChanged, coordinator.HandOffFailed, nil)
 	rows(c, "coordinator became", coordinator.Loading, coordinator.Ended, nil)
 	rows(c, "coordinator ended", coordinator.Terminated, coordinator.Diverged, nil)
-	rows(c, "stored", coordinator.Started, coordinator.HomesDeallocated, nil)
+	rows(c, "stored", coordinator.Started, coordinator.ShardsReleased, nil)
 	rows(c, "refused", shardcore.BufferFull, shardcore.NoShard, nil)
 	rows(c, "entity", shard.Start, shard.Kill, nil)
 	for table, rows := range map[string][]string{
@@ -163,6 +165,7 @@ func (d *sharding) mustHappen() {
 		"sharding": {
 			"second coordinator", "halted", "restarted", "stopped by force when it leaves", "coordinator stopped", "region has stopped", "lower term refused",
 			"malformed", "entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
+			"pinned", "released", "load reported",
 		},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
@@ -170,7 +173,7 @@ func (d *sharding) mustHappen() {
 		"path":         {"to an entity", "to a node", "from a peer", "queued", "between effects"},
 		"command lost": {"node has ended", "receiver has ended", "link gap"},
 		"checked": {
-			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
+			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "pinned-shards-are-home", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
 		},
 	} {
 		c.expect(table, rows...)
@@ -241,6 +244,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 		p.Config.Region.BufferSize, p.Config.Shard.BufferSize = 20+small.IntN(200), 20+small.IntN(200)
 	}
 	p.ReplicatedMemory = remember && r.IntN(2) == 0
+	p.Config.Coordinator.ReadsLoad = rand.New(rand.NewPCG(seed, 0x10ad)).IntN(2) == 0 //nolint:gosec // must be repeatable
 	p.Config.Region.Settings = coordinator.Settings{
 		Shards: p.Shards, Routing: 1, Role: shardRole, State: storeKind(true, p.Replicated), Remember: storeKind(remember, p.ReplicatedMemory),
 	}
@@ -249,8 +253,8 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 
 // String returns the special properties of the plan.
 func (p ShardsPlan) String() string {
-	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated coordinator state %t, remember entities %t, replicated memory %t, calm %t",
-		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm)
+	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated coordinator state %t, remember entities %t, replicated memory %t, calm %t, by load %t",
+		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm, p.Config.Coordinator.ReadsLoad)
 }
 
 // drain drains a node. Some time later it restarts the node or cancels the drain, possibly before

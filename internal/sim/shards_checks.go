@@ -224,6 +224,9 @@ func (d *sharding) finish() {
 	if !d.c.converge("undrained-hosts-again", maxBalancing, d.undrainedHosts) {
 		return
 	}
+	if !d.c.converge("pinned-shards-are-home", maxBalancing, d.pinnedElsewhere) {
+		return
+	}
 	d.accountForAll()
 	d.allStored()
 }

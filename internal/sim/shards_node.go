@@ -73,6 +73,9 @@ func (d *sharding) host(h *host) *shardNode {
 	s.m = must(shardcore.New(s.cfg))
 	s.paths = make([]shardcore.Path[*entity, queuedCommand], s.cfg.Coordinator.Shards)
 	s.beginRegion()
+	if s.cfg.Coordinator.ReadsLoad {
+		s.reportLoad()
+	}
 	d.all = append(d.all, s)
 	d.byNode[h.p.Node()] = s
 	return s
@@ -315,6 +318,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 func (s *shardNode) countNote(n *coordinator.Note) {
 	s.d.hit("coordinator", n.Kind.String())
 	onlyOtherSettingsAreRefused(s, n)
+	pinnedShardsStay(s, n)
 	if n.Kind == coordinator.PhaseChanged {
 		s.d.hit("coordinator became", n.Phase.String())
 		s.d.w.Logf("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)
@@ -342,14 +346,14 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 		d.rememberStore.add(s, *e.AddShards)
 	}
 	if ask := e.Ask; ask != nil {
-		in := coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)}
+		in := coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, d.plan.strategy().Allocate)}
 		if d.oneIn(20) { // the strategy failed
 			clear(in.Homes)
 		}
 		s.replyLater(in)
 	}
 	if ask := e.Rebalance; ask != nil {
-		in := coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)}
+		in := coordinator.Rebalanced{ID: ask.ID, Shards: d.plan.strategy().Rebalance(ask.View)}
 		if !d.quiet && d.rand.IntN(2) == 0 {
 			for n := range shardcore.Shard(d.plan.Shards) { //nolint:gosec // small
 				if d.rand.IntN(5) == 0 {
