@@ -1,0 +1,97 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package features_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/eventsourcing/fsm"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
+)
+
+// A gate opens for a short time.
+type (
+	gateMode string
+	gate     struct{ At fsm.Position[gateMode] }
+	// openGate is answered with the state before.
+	openGate struct {
+		eventsourcing.Command[gate, gateMode]
+	}
+	gateOpened struct{}
+)
+
+func (g *gate) open(ctx *fsm.Context[gate, gateOpened, gateMode, gateMode], _ openGate) fsm.Transition[gate, gateOpened, gateMode, gateMode] {
+	return ctx.Goto("open").Applying(gateOpened{}).ForMax(100 * time.Millisecond).Reply(g.At.State)
+}
+
+// gateType returns the type of gates. timedOut receives a value when a gate closes.
+func gateType(tb testing.TB, timedOut chan<- struct{}) eventsourcing.Type[gate, any] {
+	tb.Helper()
+	typ, err := fsm.Machine[gate, gateOpened, gateMode]{
+		Type:     eventsourcing.Type[gate, any]{Name: "gate"},
+		Events:   []codec.Entry{codec.Name[gateOpened]("opened")},
+		Position: func(g *gate) *fsm.Position[gateMode] { return &g.At },
+		States:   []gateMode{"closed", "open"},
+		Apply:    func(*gate, gateOpened) {},
+		Handlers: []fsm.Handler[gate, gateOpened, gateMode]{fsm.On("open", fsm.Otherwise((*gate).open))},
+		Timeouts: []fsm.Timeout[gate, gateOpened, gateMode]{
+			fsm.OnTimeout("open", func(_ *gate, ctx *fsm.Context[gate, gateOpened, gateMode, eventsourcing.None]) fsm.Transition[gate, gateOpened, gateMode, eventsourcing.None] {
+				return ctx.Goto("closed").AndThen(func(*gate) { timedOut <- struct{}{} })
+			}),
+		},
+	}.Build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return typ
+}
+
+// The time-out of a state survives a restart.
+func TestStateMachine(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, db store.DB) {
+		t.Helper()
+		timedOut := make(chan struct{}, 10)
+		rt := openRuntime(t, db)
+		gates, err := eventsourcing.Host(rt, gateType(t, timedOut))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, asked := eventsourcing.Ask(within(t), gates.Ref("a"), openGate{}); before != "closed" || asked != nil {
+			t.Errorf("the state before is %q, %v, want closed", before, asked)
+		}
+		closeRuntime(t, rt)
+		if gates, err = eventsourcing.Host(openRuntime(t, db), gateType(t, timedOut)); err != nil {
+			t.Fatal(err)
+		}
+		if err = gates.Start(within(t), "a"); err != nil {
+			t.Fatal(err)
+		}
+		<-timedOut
+		if before, asked := eventsourcing.Ask(within(t), gates.Ref("a"), openGate{}); before != "closed" || asked != nil {
+			t.Errorf("the state after the time-out is %q, %v, want closed", before, asked)
+		}
+	})
+}
+
+// State machines are sharded like other entities.
+func TestShardedStateMachine(t *testing.T) {
+	t.Parallel()
+	f, ctx := threeNodes(t), within(t)
+	timedOut := make(chan struct{}, 100)
+	for i, node := range f.nodes {
+		r, err := sharding.Host(ctx, node, f.runtimes[i], gateType(t, timedOut), sharding.Options{Shards: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = askAgain(ctx, r.Ref("a"), openGate{}); err != nil {
+			t.Errorf("node %d: %v", i, err)
+		}
+	}
+	<-timedOut
+}
