@@ -17,6 +17,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/inbox"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
@@ -159,7 +160,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.events.state.Store(n.currentState())
 	n.leases = &leases{node: n, held: map[string]*leaser{}}
 	n.leases.ctx, n.leases.cancel = context.WithCancel(base)
-	n.instances = instanceHost{node: n, known: map[string]*Singleton{}, running: map[node.Instance]*instance{}, inboxes: map[string]*Inbox{}}
+	n.instances = instanceHost{node: n, known: map[string]*Singleton{}, running: map[node.Instance]*instance{}, inboxes: map[string]*inbox.Inbox{}}
 	return n, nil
 }
 

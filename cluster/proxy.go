@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/inbox"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
@@ -190,7 +191,7 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 		if p.closed {
 			return ErrProxyClosed
 		}
-		cost := len(a.data) + deliveryCost
+		cost := len(a.data) + inbox.Cost
 		if _, runs := n.machine.Oldest(p.cfg.Singleton); runs {
 			p.account.Hold(cost)
 		} else if p.buffered+len(a.data) > maxBufferBytes || !p.account.Take(cost) {
@@ -228,7 +229,7 @@ func (n *Node) takePending(id uint64) (a *pendingMessage) {
 // release ends the charge of a message that the proxy no longer keeps.
 func (a *pendingMessage) release() {
 	a.proxy.buffered -= len(a.data)
-	a.proxy.account.Free(len(a.data) + deliveryCost)
+	a.proxy.account.Free(len(a.data) + inbox.Cost)
 }
 
 func (n *Node) forward(f node.Forwarded) {
@@ -299,14 +300,6 @@ func (n *Node) beginAsk(ctx context.Context) (context.Context, func(), error) {
 	return ctx, end, nil
 }
 
-// The first byte of a reply. The numbers never change.
-const (
-	answered  byte = 0 // the payload follows
-	refused   byte = 1 // a text follows
-	notHosted byte = 2
-	busy      byte = 3
-)
-
 const forwardVersion = 1
 
 var errForward = errors.New("cluster: malformed message for a singleton")
@@ -329,7 +322,7 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 // take puts a message into the inbox of the instance. It does not block, because a blocked handler
 // would delay other messages of the sender.
 func (h *instanceHost) take(m transport.Message, r *transport.Request) {
-	d := &Delivery{From: m.From, request: r}
+	d := inbox.NewDelivery(m.From, nil, r)
 	name, payload, err := decodeForward(m.Payload)
 	if err != nil {
 		h.node.dropped(DroppedMalformed, m.From, "")
@@ -337,19 +330,19 @@ func (h *instanceHost) take(m transport.Message, r *transport.Request) {
 		return
 	}
 	d.Payload = payload
-	status := notHosted
-	if inbox := h.inbox(name); inbox != nil {
-		status = inbox.put(d)
+	status := inbox.NotHosted
+	if b := h.inbox(name); b != nil {
+		status = b.Put(d)
 	}
 	switch status {
-	case notHosted:
+	case inbox.NotHosted:
 		h.node.dropped(DroppedNotHosted, m.From, name)
-	case busy:
+	case inbox.Busy:
 		h.node.dropped(DroppedBusy, m.From, name)
 	default:
 		return
 	}
-	_ = d.answer(status, nil) // the sender may be gone
+	d.Answer(status)
 }
 
 func result(from identity.Node, b []byte) ([]byte, error) {
@@ -357,11 +350,11 @@ func result(from identity.Node, b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("on %v: %w", from, errForward)
 	}
 	switch b[0] {
-	case answered:
+	case inbox.Answered:
 		return b[1:], nil
-	case notHosted:
+	case inbox.NotHosted:
 		return nil, fmt.Errorf("on %v: %w", from, ErrNotHosted)
-	case busy:
+	case inbox.Busy:
 		return nil, fmt.Errorf("on %v: %w", from, ErrBusy)
 	}
 	return nil, fmt.Errorf("on %v: %w: %s", from, ErrRefused, b[1:])

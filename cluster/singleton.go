@@ -9,8 +9,6 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,11 +16,11 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/inbox"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/singleton"
-	"github.com/refold-io/refold/transport"
 )
 
 // Singleton is a function of which the cluster runs one instance. The instance runs on the oldest
@@ -99,7 +97,7 @@ type instanceHost struct {
 
 	mu      sync.Mutex
 	running map[node.Instance]*instance
-	inboxes map[string]*Inbox // of instances that run and are not stopping
+	inboxes map[string]*inbox.Inbox // of instances that run and are not stopping
 	busy    loop.InFlight
 }
 
@@ -107,7 +105,7 @@ type instance struct {
 	node.Instance
 
 	begun time.Time
-	inbox *Inbox
+	inbox *inbox.Inbox
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 }
@@ -117,9 +115,9 @@ func (h *instanceHost) start(base context.Context, n *Node, id node.Instance) {
 	defer h.mu.Unlock()
 	s := h.known[id.Singleton]
 	ctx, stop := context.WithCancelCause(base)
-	inbox := &Inbox{account: loop.BudgetOf(n.transport).Account("singleton " + id.Singleton), limit: s.MaxInbox, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
-	i := &instance{Instance: id, begun: time.Now(), inbox: inbox, stop: stop, ended: make(chan struct{})}
-	h.running[id], h.inboxes[id.Singleton] = i, inbox
+	b := inbox.New(loop.BudgetOf(n.transport).Account("singleton "+id.Singleton), s.MaxInbox, false)
+	i := &instance{Instance: id, begun: time.Now(), inbox: b, stop: stop, ended: make(chan struct{})}
+	h.running[id], h.inboxes[id.Singleton] = i, b
 	n.out.Log(slog.LevelInfo, "singleton: instance started", slog.String("singleton", id.Singleton))
 	h.notify(n, InstanceInfo{Singleton: id.Singleton, Nr: id.Nr})
 	h.busy.Begin()
@@ -150,13 +148,13 @@ func (h *instanceHost) close(i *instance) {
 	if h.inboxes[i.Singleton] == i.inbox {
 		delete(h.inboxes, i.Singleton)
 	}
-	i.inbox.close()
+	i.inbox.Close()
 }
 
 func (h *instanceHost) run(ctx context.Context, n *Node, i *instance, f func(context.Context, *Inbox) error) {
 	err := errGoexit
 	defer func() { h.ended(ctx, n, i, err) }()
-	err = panics.Catch(func() error { return f(ctx, i.inbox) })
+	err = panics.Catch(func() error { return f(ctx, &Inbox{i.inbox}) })
 }
 
 func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err error) {
@@ -165,7 +163,7 @@ func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err erro
 	h.close(i)
 	delete(h.running, i.Instance)
 	h.mu.Unlock()
-	i.inbox.end()
+	i.inbox.End()
 	i.stop(nil)
 	close(i.ended)
 	ran := time.Since(i.begun)
@@ -212,7 +210,7 @@ func (h *instanceHost) notify(n *Node, info InstanceInfo) {
 	}
 }
 
-func (h *instanceHost) inbox(name string) *Inbox {
+func (h *instanceHost) inbox(name string) *inbox.Inbox {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inboxes[name]
@@ -222,40 +220,14 @@ func (h *instanceHost) inbox(name string) *Inbox {
 func (h *instanceHost) forget(asker identity.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, inbox := range h.inboxes { // the order does not matter
-		inbox.forget(asker)
+	for _, b := range h.inboxes { // the order does not matter
+		b.Forget(asker)
 	}
 }
 
-const (
-	maxInboxBytes = 16 << 20
-	// deliveryCost is the charge for a message in addition to its payload.
-	deliveryCost = 256
-)
-
 // Inbox holds the messages that proxies have sent to an instance. Messages of one sender arrive in
 // order. Its methods are safe for concurrent use.
-type Inbox struct {
-	limit   int
-	account *loop.Account
-	ready   loop.Signal
-
-	mu      sync.Mutex
-	queue   []*Delivery
-	bytes   int                        // of the queue
-	taken   map[*transport.Request]int // requests that were received and not answered, with their bytes
-	open    int                        // bytes of the taken requests
-	charged int                        // bytes of the account
-	closed  bool
-}
-
-// charge charges the account for the queue and the requests that were not answered. The caller
-// holds the lock.
-func (b *Inbox) charge() {
-	held := b.bytes + b.open + (len(b.queue)+len(b.taken))*deliveryCost
-	b.account.Hold(held - b.charged)
-	b.charged = held
-}
+type Inbox struct{ messages *inbox.Inbox }
 
 // Delivery is a message from a proxy. The instance must answer a request with Reply or Refuse, at
 // any time while it runs. An unanswered request counts towards Singleton.MaxInbox.
@@ -264,83 +236,27 @@ type Delivery struct {
 	From    identity.Node
 	Payload []byte
 
-	request *transport.Request
-	inbox   *Inbox
+	message *inbox.Delivery
 }
 
 // Asked reports whether the sender waits for a reply.
-func (d *Delivery) Asked() bool { return d.request != nil }
+func (d *Delivery) Asked() bool { return d.message.Asked() }
 
 // Reply answers a request. It does nothing for other messages and for answered requests. The error
 // is one of the transport's Send.
-func (d *Delivery) Reply(payload []byte) error { return d.answer(answered, payload) }
+func (d *Delivery) Reply(payload []byte) error { return d.message.Reply(payload) }
 
 // Refuse answers a request with an error that matches ErrRefused and has this text.
-func (d *Delivery) Refuse(text string) error { return d.answer(refused, []byte(text)) }
-
-func (d *Delivery) answer(status byte, payload []byte) error {
-	if d.request == nil {
-		return nil
-	}
-	if d.inbox != nil {
-		d.inbox.settle(d.request)
-	}
-	return d.request.Reply(append([]byte{status}, payload...))
-}
-
-// put adds a message to the queue and returns answered. If it cannot add the message, it returns
-// the status for the reply.
-func (b *Inbox) put(d *Delivery) byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	waiting, bytes := len(b.queue), b.bytes+len(d.Payload)
-	if d.request != nil {
-		waiting, bytes = waiting+len(b.taken), bytes+b.open
-	}
-	switch {
-	case b.closed:
-		return notHosted
-	case waiting >= b.limit, bytes > maxInboxBytes, !b.account.Take(len(d.Payload) + deliveryCost):
-		return busy
-	}
-	b.charged += len(d.Payload) + deliveryCost
-	d.inbox = b
-	b.queue = append(b.queue, d)
-	b.bytes += len(d.Payload)
-	b.ready.Set()
-	return answered
-}
+func (d *Delivery) Refuse(text string) error { return d.message.Refuse(text) }
 
 // Receive returns the next message. The error is the cause of ctx, which should be the context of
 // Singleton.Run or derived from it.
 func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
-	for {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		b.mu.Lock()
-		if len(b.queue) > 0 {
-			d := b.queue[0]
-			b.queue[0] = nil
-			b.queue = b.queue[1:]
-			b.bytes -= len(d.Payload)
-			if d.request != nil {
-				b.taken[d.request] = len(d.Payload)
-				b.open += len(d.Payload)
-			}
-			b.charge()
-			if len(b.queue) > 0 {
-				b.ready.Set() // for another receiver
-			}
-			b.mu.Unlock()
-			return d, nil
-		}
-		b.mu.Unlock()
-		select {
-		case <-b.ready:
-		case <-ctx.Done():
-		}
+	m, err := b.messages.Receive(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return &Delivery{m.From, m.Payload, m}, nil
 }
 
 // All yields the messages until ctx ends.
@@ -352,52 +268,5 @@ func (b *Inbox) All(ctx context.Context) iter.Seq[*Delivery] {
 				return
 			}
 		}
-	}
-}
-
-// close rejects further messages. It answers the waiting requests with an error: they are not
-// handled.
-func (b *Inbox) close() {
-	b.mu.Lock()
-	queue := b.queue
-	b.queue, b.bytes, b.closed = nil, 0, true
-	b.charge()
-	b.mu.Unlock()
-	for _, d := range queue {
-		_ = d.answer(notHosted, nil) // the sender may be gone
-	}
-}
-
-func (b *Inbox) settle(r *transport.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open -= b.taken[r]
-	delete(b.taken, r)
-	b.charge()
-}
-
-// forget removes the unanswered requests of a node that is gone. They no longer count towards the
-// limits of the inbox.
-func (b *Inbox) forget(asker identity.Node) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for r, size := range b.taken { // the order does not matter
-		if r.From == asker {
-			b.open -= size
-			delete(b.taken, r)
-		}
-	}
-	b.charge()
-}
-
-// end refuses the requests that the ended instance received and did not answer.
-func (b *Inbox) end() {
-	b.mu.Lock()
-	taken := slices.Collect(maps.Keys(b.taken)) // the order does not matter
-	b.taken, b.open = nil, 0
-	b.charge()
-	b.mu.Unlock()
-	for _, r := range taken {
-		_ = r.Reply(append([]byte{refused}, "the instance has ended"...)) // the sender may be gone
 	}
 }

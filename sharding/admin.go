@@ -28,6 +28,7 @@ func adminProtocol() *adminrpc.Service {
 		Package: "sharding", Missing: ErrNoRegion,
 		Commands: map[string]transport.AdminRight{
 			string(adminCmdRegions): transport.AdminRead, string(adminCmdShards): transport.AdminRead, string(adminCmdEntities): transport.AdminRead, string(adminCmdFind): transport.AdminRead,
+			string(adminCmdGroups):    transport.AdminRead,
 			string(adminCmdRebalance): transport.AdminAct, string(adminCmdDrain): transport.AdminAct, string(adminCmdUndrain): transport.AdminAct,
 			string(adminCmdMove): transport.AdminAct, string(adminCmdRelease): transport.AdminAct,
 		},
@@ -43,6 +44,7 @@ const (
 	adminCmdShards   adminCommand = "shards"   // the shards that the node hosts, with entity counts
 	adminCmdEntities adminCommand = "entities" // the IDs of the running entities of a shard
 	adminCmdFind     adminCommand = "find"     // the location of an entity
+	adminCmdGroups   adminCommand = "groups"   // the groups in which the node takes part
 	// adminCmdRebalance runs the strategy once. Only the node with the coordinator accepts it.
 	adminCmdRebalance adminCommand = "rebalance"
 	// adminCmdDrain starts Region.Drain and does not wait for its end.
@@ -63,7 +65,8 @@ type adminRequest struct {
 	To    string `json:"to,omitempty"`    // name of the node of adminCmdMove
 	ID    string `json:"id,omitempty"`    // entity of adminCmdFind
 	// Behind is the first shard of a page of adminCmdShards. After is the last type or ID before a
-	// page of adminCmdRegions or adminCmdEntities.
+	// page of adminCmdRegions or adminCmdEntities. For adminCmdGroups, After is the role and the name
+	// of the last group, separated by a NUL.
 	Behind Shard  `json:"behind,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -75,6 +78,7 @@ type adminReply struct {
 	Shards   []ShardCount  `json:"shards,omitempty"`
 	Entities []string      `json:"entities,omitempty"`
 	Found    *AdminFound   `json:"found,omitempty"`
+	Groups   []GroupStatus `json:"groups,omitempty"`
 	Moving   int           `json:"moving,omitempty"` // shards that adminCmdRebalance moves
 }
 
@@ -158,6 +162,8 @@ var ErrNoRegion = errors.New("sharding: node has no region of this type")
 func (rt *router) administer(ctx context.Context, _ string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command == adminCmdRegions && r.Type == "" {
 		reply, err = rt.adminRegions(ctx, r.After)
+	} else if r.Command == adminCmdGroups {
+		reply, err = rt.adminGroups(ctx, r.After)
 	} else if s := rt.find(r.Type); s != nil {
 		reply, err = s.administer(ctx, r)
 	} else {
@@ -449,6 +455,13 @@ func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[ShardCou
 func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) iter.Seq2[string, error] {
 	return list(ctx, a, node, adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}, func(reply *adminReply) []string { return reply.Entities },
 		func(request *adminRequest, last string) { request.After = last })
+}
+
+// Groups yields the groups and workers in which a node takes part, as that node sees them. An error
+// ends the sequence. It matches ErrNoRegion if the node has neither groups nor regions.
+func (a *Admin) Groups(ctx context.Context, node string) iter.Seq2[GroupStatus, error] {
+	return list(ctx, a, node, adminRequest{Command: adminCmdGroups}, func(reply *adminReply) []GroupStatus { return reply.Groups },
+		func(request *adminRequest, last GroupStatus) { request.After = last.Role + "\x00" + last.Name })
 }
 
 // list yields the elements of all pages of a list. The function after changes the request, so that

@@ -29,6 +29,9 @@
 // holds the commands for the shard until the reply; later commands go directly to the home. A proxy
 // does the same and hosts no shards.
 //
+// StartGroup and StartWorkers run numbered instances of services that are no entities: see Group and
+// Workers.
+//
 // # Guarantees
 //
 //   - An entity runs on one node at a time, unless the cluster splits: see package downing.

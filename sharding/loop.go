@@ -341,6 +341,7 @@ const (
 	logDropped
 	logIgnored
 	logRefused
+	logTolerate
 )
 
 // reportDropped reports a command that was not delivered.

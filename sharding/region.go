@@ -342,15 +342,20 @@ func (r *Region[S]) Home(ctx context.Context, shard Shard) (home identity.Node, 
 // call runs f on the loop and waits for its return. The function must not block. If call returns an
 // error, f has not run and will not run, so that the caller owns its variables again.
 func (s *shell) call(ctx context.Context, f func()) error {
+	return callLoop(ctx, s.post, s.stopped, f)
+}
+
+// callLoop posts f to a loop and waits until the loop has called it. After an error f is not called.
+func callLoop(ctx context.Context, post func(func()) bool, ended func() error, f func()) error {
 	var taken atomic.Bool // decides between the loop and a ctx that ends
 	called := make(chan struct{})
-	if !s.post(func() {
+	if !post(func() {
 		defer close(called)
 		if taken.CompareAndSwap(false, true) {
 			f()
 		}
 	}) {
-		return s.stopped()
+		return ended()
 	}
 	select {
 	case <-called:

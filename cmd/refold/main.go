@@ -17,6 +17,7 @@ func program() operator.Program {
 		{Name: "bench", Help: "Run the benchmarks of Refold against the limits of the machine.", Grammar: &benchCommand{}},
 		{Name: "cluster", Help: "Inspect the members of a cluster, and make them leave or go down.", Grammar: &clusterCommand{}},
 		{Name: "ddata", Help: "Inspect and compare the replicated data of nodes.", Grammar: &ddataCommand{}},
+		{Name: "groups", Help: "Print the nodes of the instances of groups and of workers.", Grammar: &groupsCommand{}},
 		{Name: "shards", Help: "Inspect and move shards and their entities.", Grammar: &shardsCommand{}},
 		{Name: "remove-sharding-data", Help: "Remove the data of sharding from a journal, while no node runs.", Grammar: &removeCommand{}},
 		{Name: "demo", Help: "Run a demonstration on this machine.", Grammar: &demoCommand{}},

@@ -131,6 +131,7 @@ type Machine struct {
 	since     time.Duration                   // time of the first membership
 	removed   map[identity.Node]time.Duration // when instances of removed nodes have certainly ended
 	out       *Effects
+	moved     bool // instances may have to start or stop
 
 	table      Table
 	groups     []Declaration
@@ -234,7 +235,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case Members:
 		m.updateMembers(now, &in)
 	case Declare:
-		m.groups = in.Groups
+		m.groups, m.moved = in.Groups, true
 		m.changed(now)
 		m.declareSeq = m.seq
 	case Received:
@@ -252,6 +253,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		}
 	case Ended:
 		delete(m.running, in.Instance)
+		m.moved = true
 		m.changed(now)
 	case Load:
 		if at := m.running[in.Instance]; at != nil {
@@ -259,7 +261,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		}
 	case Leave:
 		if !m.leaving {
-			m.leaving, m.leaveSeq = true, m.seq+1
+			m.leaving, m.leaveSeq, m.moved = true, m.seq+1, true
 			m.changed(now)
 		}
 	case Tick:
@@ -268,7 +270,9 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.changed(now)
 	}
 	for again := true; again; {
-		m.control()
+		if m.moved {
+			m.control()
+		}
 		if now >= m.reportAt {
 			m.sendReport(now)
 		}
@@ -280,7 +284,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 
 func (m *Machine) updateMembers(now time.Duration, in *Members) {
 	old, before := m.members, m.Coordinator()
-	m.members, m.suspended, m.ended = in.Members, in.Suspended, in.Ended
+	m.members, m.suspended, m.ended, m.moved = in.Members, in.Suspended, in.Ended, true
 	joined := m.self == nil
 	m.self = membership.Lookup(m.members, m.cfg.Self)
 	if joined = joined && m.self != nil; joined {
@@ -324,6 +328,7 @@ func (m *Machine) changed(now time.Duration) {
 
 // control starts and stops instances according to the table.
 func (m *Machine) control() {
+	m.moved = false
 	inside := m.self != nil && m.self.Status != identity.Down && m.self.Status != identity.Exiting && !m.ended && (!m.leaving || !m.preparing())
 	wanted := map[Instance]bool{}
 	for i := range m.groups {
@@ -465,8 +470,7 @@ func (m *Machine) receiveUpdate(now time.Duration, from *identity.Member, u *upd
 const refreshFactor = 5
 
 func (m *Machine) setTable(t Table) {
-	m.table = t
-	m.out.Table = true
+	m.table, m.moved, m.out.Table = t, true, true
 	if t.Version.Compare(m.latest) > 0 {
 		m.latest = t.Version
 	}

@@ -117,7 +117,7 @@ func TestSimulationRepeats(t *testing.T) {
 // restarted nodes had, which have to move.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	size := effort.Count(12, 60, 500)
+	size := effort.Count(12, 40, 500)
 	w := newWorld(t, 1)
 	instances := 0
 	for i := range max(size*2/5, 4) {

@@ -220,14 +220,16 @@ func (w *world) changed() {
 			if seen++; seen < len(connected) || w.epoch != epoch {
 				return
 			}
+			var all []identity.Node
+			for _, n := range connected {
+				all = append(all, n.id)
+			}
+			slices.SortFunc(all, identity.Node.Compare)
 			for _, n := range connected { // all have seen it
 				w.after(w.delay(300*time.Millisecond), func() {
 					if n.alive && !n.cut && n.epoch == epoch {
 						mine := view
-						for _, o := range connected {
-							mine.Seen = append(slices.Clone(mine.Seen), o.id)
-						}
-						slices.SortFunc(mine.Seen, identity.Node.Compare)
+						mine.Seen = all
 						n.see(mine)
 					}
 				})
