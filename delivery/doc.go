@@ -65,9 +65,9 @@
 //     refusal and call RecordRefusal in its Apply. Otherwise a late copy of the message could be
 //     carried out after the sender has acted on the refusal.
 //   - Messages can arrive out of order when one of them is sent again.
-//   - A sender that is not in memory sends nothing. Any command starts it. A program calls
-//     eventsourcing.Entities.Wake at its start to start all such senders. An entity with
-//     unconfirmed deliveries is not stopped when it is idle.
+//   - A sender that is not in memory sends nothing. An entity with unconfirmed deliveries is not
+//     stopped when it is idle. After a crash, a cluster starts such entities by itself, see
+//     sharding.Options.Wake; a program on one node calls eventsourcing.Entities.Wake at its start.
 //   - Receivers identify a delivery by the persistence ID of the sender, the name given to Sends,
 //     and the number. After a rename, unconfirmed deliveries are carried out again.
 //   - The outboxes of one entity type must have different message types.

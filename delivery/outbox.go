@@ -229,6 +229,9 @@ func (o part[M]) Next() time.Time {
 	return o.window.Next()
 }
 
+// HasWork implements hosting.Part.
+func (o part[M]) HasWork() bool { return o.Unconfirmed() > 0 }
+
 // Admit implements hosting.Part: it drops the answer to a confirmed delivery. A reply that did not
 // decide on the delivery is recorded and not passed to the entity.
 func (o part[M]) Admit(signal hosting.Signal) bool {

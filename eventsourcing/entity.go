@@ -37,6 +37,7 @@ type entity struct {
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
 	commanded  bool // the instance has received a command
+	index      indexState
 
 	mu      sync.Mutex
 	mailbox engine.Queue
@@ -74,6 +75,7 @@ type extra struct {
 	deadline   *time.Timer // of Type.Deadline
 	deadlineAt time.Time   // the time for which deadline is set or was set
 	tick       *time.Timer // of the parts
+	entry      *indexEntry // in state indexRequested or indexed
 	unsent     []*engine.Step
 }
 

@@ -30,7 +30,10 @@ func (e *entity) Decide(op *engine.Op) {
 		e.applyDecision(op, handle(e, op.Env.Message))
 	} else if i, ok := op.Env.Message.(inspection); ok {
 		e.inspect(op, i)
-	} else if _, ok := op.Env.Message.(hosting.Start); ok {
+	} else if start, ok := op.Env.Message.(hosting.Start); ok {
+		if start.Indexed {
+			e.startIndexed()
+		}
 		op.Answer(nil)
 	} else {
 		op.Control(engine.Unhandled)
@@ -305,6 +308,9 @@ func (e *entity) persistEncoded(op *engine.Op, events []any, records []journal.E
 }
 
 func (e *entity) persisted(op *engine.Op, n int) {
+	if e.host.indexes && e.index == notIndexed && e.hasWork() {
+		e.index = indexNeeded
+	}
 	if e.host.rt.watched {
 		observing(op.Env).persist(n, op.SequenceNr())
 	}

@@ -48,6 +48,9 @@ func (e *entity) perform(out *engine.Effects) {
 		e.running.Store(false)
 	}
 	if out.Stopped {
+		if e.host.indexes && !e.absent {
+			e.leaveIndex(out)
+		}
 		e.stopTimers()
 		if e.abandon != nil {
 			e.abandon(ErrStopped)
@@ -82,11 +85,12 @@ func (e *entity) perform(out *engine.Effects) {
 }
 
 // submit passes a unit to the writer. If the writer is full, the machine decides no command until
-// the writer calls Room.
+// the writer calls Room. If the entity waits for its entry in the index, the machine decides no command
+// until indexGranted.
 func (e *entity) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra == nil || len(e.extra.unsent) == 0 {
-		if e.host.writer.Submit(&s.Request) {
+		if e.mayAppend() && e.host.writer.Submit(&s.Request) {
 			return
 		}
 		e.machine.Block(true)
@@ -99,7 +103,7 @@ func (e *entity) submit(s *engine.Step) {
 func (e *entity) submitUnsent(out *engine.Effects) {
 	x := e.needExtra()
 	for len(x.unsent) > 0 {
-		if !e.host.writer.Submit(&x.unsent[0].Request) {
+		if !e.mayAppend() || !e.host.writer.Submit(&x.unsent[0].Request) {
 			return
 		}
 		x.unsent = x.unsent[1:]
@@ -165,6 +169,9 @@ func (e *entity) durable(seqNr uint64) {
 	}
 	e.tickParts()
 	e.updateDeadline()
+	if e.index == indexed {
+		e.watchWork()
+	}
 }
 
 func (e *entity) failed(cause error, resumed bool) {

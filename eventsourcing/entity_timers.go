@@ -315,6 +315,9 @@ func (e *entity) stopTimers() {
 	if x.receive != nil {
 		x.receive.t.Stop()
 	}
+	if x.entry != nil && x.entry.timer != nil {
+		x.entry.timer.Stop()
+	}
 	e.extra = nil
 }
 

@@ -168,8 +168,8 @@ type Entities[S any] interface {
 	// without starting any. An error is yielded once and ends the iteration.
 	IDs(ctx context.Context) iter.Seq2[string, error]
 	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their
-	// number. A program calls Wake at its start. In a cluster it covers the shards of this node and
-	// those without a home: see sharding.Region.Wake.
+	// number. A program on one node calls Wake at its start. In a cluster, the region starts such
+	// entities itself: see sharding.Options.Wake and sharding.Region.Wake.
 	Wake(ctx context.Context) (started int, err error)
 }
 
@@ -192,6 +192,7 @@ type host struct {
 	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
 	nodeLocal bool
 	leaves    bool          // an entity without events does not stay in memory
+	indexes   bool          // entities with pending work have entries in the index of package sharding
 	farewells bool          // the type handles Stopping
 	count     atomic.Int64  // entities in the shards
 	empty     chan struct{} // closed when the host is closed and no entity is left
@@ -263,6 +264,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 		return nil, fmt.Errorf("%w: Type.Snapshots.DeleteEvents: the snapshot store is local to this node, and the journal is not: "+
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
 	}
+	h.indexes = h.hooks.PendingWork != nil && m.mayHaveWork() && opts.RecoveryOf == nil && opts.Recovery.complete()
 	h.leaves = m.events != nil && !h.hooks.Remembered
 	h.farewells = m.signals[reflect.TypeFor[Stopping]()] != nil
 	for i := range h.shards {

@@ -95,6 +95,8 @@ func (w *wire) Next() time.Time {
 	return time.Time{}
 }
 
+func (w *wire) HasWork() bool { return false }
+
 func (w *wire) Admit(hosting.Signal) bool { return true }
 
 func (*wire) Mark() {}

@@ -291,6 +291,7 @@ func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects)
 	e.instance, e.abandon = fresh, nil
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()
+		e.watchRecovered()
 	}
 	e.step(in, out)
 	e.running.Store(!e.absent && !e.machine.Recovering())

@@ -161,8 +161,8 @@ type shardedHost struct{ *host }
 func (h shardedHost) Deliver(m hosting.Message) error { return h.deliverLocal(m) }
 
 // Rouse implements hosting.Host.
-func (h shardedHost) Rouse(id string, done func(error)) error {
-	return h.deliverLocal(startMessage(id, done))
+func (h shardedHost) Rouse(id string, indexed bool, done func(error)) error {
+	return h.deliverLocal(startMessage(id, indexed, done))
 }
 
 // Wake implements hosting.Host.

@@ -69,11 +69,12 @@ func start[S any](ctx context.Context, to Ref[S]) error {
 }
 
 // startMessage returns a message that only starts the entity.
-func startMessage(id string, done func(error)) hosting.Message {
+func startMessage(id string, indexed bool, done func(error)) hosting.Message {
+	start := hosting.Start{Indexed: indexed}
 	if done == nil {
-		return hosting.NewMessage(id, &engine.Envelope{Message: hosting.Start{}}, false)
+		return hosting.NewMessage(id, &engine.Envelope{Message: start}, false)
 	}
-	return newRemoteMessage(context.Background(), id, hosting.Start{}, time.Time{}, func(_ any, err error) { done(err) }, nil)
+	return newRemoteMessage(context.Background(), id, start, time.Time{}, func(_ any, err error) { done(err) }, nil)
 }
 
 // Wake implements Entities. It computes the state of every entity in the journal, one after the
@@ -88,7 +89,7 @@ func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
 
 // wake is Wake for the entities that covers accepts.
 func (h *host) wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
-	if h.model.deadline == nil && len(h.model.parts) == 0 || h.opts.RecoveryOf == nil && !h.opts.Recovery.complete() {
+	if !h.model.mayHaveWork() || h.opts.RecoveryOf == nil && !h.opts.Recovery.complete() {
 		return 0, nil
 	}
 	var first error
@@ -101,7 +102,7 @@ func (h *host) wake(ctx context.Context, covers func(id string) bool) (started i
 		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.route(startMessage(id, nil)) //nolint:contextcheck // the entity outlives the call
+			err = h.route(startMessage(id, false, nil)) //nolint:contextcheck // the entity outlives the call
 		}
 		switch {
 		case ctx.Err() != nil:

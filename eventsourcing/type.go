@@ -74,7 +74,7 @@ type Type[S, E any] struct {
 	// computed from the state, so it survives every recovery. At that time the entity receives a
 	// StateTimeout signal, once for each deadline and instance. If the deadline passed while the
 	// entity was stopped, the entity receives the signal at its start. A deadline does not start an
-	// entity that is not in memory, see Entities.Wake. Deadline requires a handler of StateTimeout.
+	// entity that is not in memory, except in a cluster: see Entities.Wake. Deadline requires a handler of StateTimeout.
 	Deadline func(state *S) time.Time
 	// Snapshots configures when the state is saved, and how. By default the state is saved only by
 	// handlers that return Effect.SaveSnapshot.
@@ -232,6 +232,9 @@ func (m *model) check(commands, signals []row, names *codec.Registry) error {
 	}
 	return errors.Join(m.prepareState(), m.checkParts())
 }
+
+// mayHaveWork reports whether entities may have unconfirmed deliveries or deadlines.
+func (m *model) mayHaveWork() bool { return m.deadline != nil || len(m.parts) > 0 }
 
 // as returns a state, an event or a message in its own type.
 func as[T any](value any) T { return value.(T) } //nolint:errcheck,forcetypeassert // the tables and Type.Events are checked

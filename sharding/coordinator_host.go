@@ -68,7 +68,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 	}
 	if add := e.AddShards; add != nil {
 		s.callAsync("remember shards", s.opts.Tuning.SaveTimeout, func(ctx context.Context) (coordinator.Input, error) {
-			return coordinator.ShardsAdded{ID: add.ID}, s.rememberStore.AddShards(ctx, add.Shards)
+			return coordinator.ShardsAdded{ID: add.ID}, s.shardList().AddShards(ctx, add.Shards)
 		}, func(error) coordinator.Input { return coordinator.ShardsAdded{ID: add.ID, Failed: true} })
 	}
 	if ask := e.Ask; ask != nil {

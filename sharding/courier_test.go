@@ -133,7 +133,7 @@ func (w *world) reported(report <-chan string, want string) {
 		if got != want {
 			w.Fatalf("the report is %q, want %q", got, want)
 		}
-	case <-time.After(time.Hour): // in the bubble
+	case <-time.After(2 * time.Hour): // in the bubble
 		w.Fatalf("no report, want %q", want)
 	}
 }

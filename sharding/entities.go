@@ -44,7 +44,7 @@ func (s *shell) startEntity(a *shardcore.Action) {
 	}
 	s.localEntities[a.Entity] = r
 	s.started = append(s.started, r)
-	err := s.host().Rouse(r.id, func(error) {
+	err := s.host().Rouse(r.id, a.Indexed, func(error) {
 		s.post(func() {
 			if s.localEntities[r.id] == r {
 				s.enqueueInput(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
@@ -107,6 +107,7 @@ func (s *shell) handleGone(r *localEntity, asked bool) {
 
 func (s *shell) entityEnded(r *localEntity, asked bool) {
 	delete(s.localEntities, r.id)
+	delete(s.indexWaiters, r.id) // the entity has ended
 	if asked && !r.stopping {
 		s.enqueueInput(r, shard.Passivate{Entity: r.id, Incarnation: r.incarnation})
 	}

@@ -150,7 +150,7 @@ func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 		if left == 20 {
 			w.Error("all entities run before their first command")
 		}
-		if !strings.Contains(w.log.String(), "remembered entities belong to other shards now") {
+		if !strings.Contains(w.log.String(), "stored entities belong to other shards now") {
 			w.Error("the log has no line about entities of other shards")
 		}
 		w.spread([]*host{a}, 20, 1)

@@ -221,11 +221,17 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	for i := range e.Remember {
 		s.remember(&e.Remember[i])
 	}
+	for i := range e.Index {
+		s.callIndex(&e.Index[i])
+	}
 	for i := range e.Leases {
 		s.callLease(&e.Leases[i])
 	}
 	for i := range e.Actions {
 		s.applyAction(&e.Actions[i])
+	}
+	for i := range e.Indexed {
+		s.indexed(e.Indexed[i].Entity)
 	}
 	s.callStores(e)
 	for i := range e.Send {

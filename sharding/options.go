@@ -28,8 +28,8 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// Options configure the distribution of an entity type. Shards, ShardOf, Role, State and Remember
-// must be the same on all nodes: the coordinator rejects a region with other settings, see
+// Options configure the distribution of an entity type. Shards, ShardOf, Role, State, Remember, Wake
+// and DisableWake must be the same on all nodes: the coordinator rejects a region with other settings, see
 // ErrMismatch. The zero value of a field is its default. Durations above ten years count as ten
 // years.
 type Options struct {
@@ -71,6 +71,19 @@ type Options struct {
 	// does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
 
+	// Wake is where the index of entities with pending work is stored: the IDs of those with
+	// unconfirmed deliveries or a deadline. Such entities continue without a command after their shard
+	// has moved, after their node has crashed, and after the cluster was stopped. An entity is in the
+	// index before the first event that gives it work is acknowledged, so this event takes one more
+	// write. The entity stays in the index until it had no work for one to two minutes, so a busy sender
+	// writes no more. If the index cannot be written, such commands wait.
+	//
+	// Defaults to JournalStores with the journal of the runtime, as in State, if the type has Parts or a
+	// Deadline. It is ignored for other types, and on a proxy.
+	Wake RememberStores
+	// DisableWake is set if there is no such index. Then an entity continues its work with the next
+	// command, or after Region.Wake.
+	DisableWake bool
 	// HandOff decides whether a planned move of a shard waits for all nodes. It should be the same
 	// on all nodes; the value of the coordinator's node counts. Defaults to HandOffLossless.
 	HandOff HandOff
@@ -88,6 +101,8 @@ type Options struct {
 	Observer Observer
 	// Tuning has limits, pauses and timeouts. Few programs need other values than the defaults.
 	Tuning Tuning
+
+	hasWork bool // entities of the type can have pending work
 }
 
 // HandOff is how the shards of a type move from one node to another.
@@ -114,8 +129,8 @@ type Tuning struct {
 	BufferSize int
 	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
 	MaxStarts int
-	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults
-	// to 0: all at once, within MaxStarts.
+	// RecoverNumber is how many remembered entities, and entities with pending work, a node starts in
+	// each RecoverInterval. Defaults to 0: all at once, within MaxStarts.
 	RecoverNumber int
 	// RecoverInterval is the time between two such groups of starts. Defaults to 100 ms.
 	RecoverInterval time.Duration
@@ -125,7 +140,8 @@ type Tuning struct {
 	// ShardBackoff is the pause before a shard is started again after the store of remembered
 	// entities failed. Defaults to 10 s.
 	ShardBackoff time.Duration
-	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
+	// RetryInterval is the interval at which unacknowledged requests are repeated, and calls of a
+	// failing store of Options.Wake. Defaults to 2 s.
 	RetryInterval time.Duration
 	// HandOffTimeout is the time limit of moving a shard. Five seconds before its end, but after at
 	// least 1 s, entities that have not stopped are killed. Defaults to 60 s.
@@ -175,12 +191,20 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 	if o.Strategy == nil {
 		o.Strategy = Pure(allocation.LeastShards{})
 	}
-	if o.State == nil && rt != nil && rt.Store() != nil && rt.Store().Journal() != nil {
+	if rt != nil && rt.Store() != nil && rt.Store().Journal() != nil {
 		stores := JournalStores{Journal: rt.Store().Journal(), Snapshots: rt.Store().Snapshots()}
 		if hosting.NodeLocal(stores.Journal, stores.Snapshots) {
 			stores.Snapshots = nil
 		}
-		o.State = stores
+		if o.State == nil {
+			o.State = stores
+		}
+		if o.Wake == nil {
+			o.Wake = stores
+		}
+	}
+	if !o.hasWork || o.DisableWake {
+		o.Wake = nil
 	}
 	o.MinMembers = cmp.Or(o.MinMembers, node.MinMembers(o.Role))
 	t := &o.Tuning
@@ -204,6 +228,9 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if o.State == nil && !proxy {
 		errs.Addf("Options.State", "is missing, and the runtime has no journal: set it to JournalStores or ReplicatedStores")
+	}
+	if o.hasWork && !o.DisableWake && o.Wake == nil {
+		errs.Addf("Options.Wake", "is missing, and the runtime has no journal: set it, or set DisableWake")
 	}
 	if o.Host.PassivateAfter != 0 {
 		errs.Addf("Options.Host.PassivateAfter", "must not be set for entities of a cluster: see Options.Passivation")
@@ -275,6 +302,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 			BufferSize: t.BufferSize, RetryInterval: t.RetryInterval, GiveUpAfter: leavePatience * t.RetryInterval, RestartBackoff: t.ShardBackoff,
 		},
 		Shard: shard.Config{
+			Index: o.Wake != nil && !proxy, IndexRetry: t.RetryInterval,
 			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation, RestartBackoff: t.RestartBackoff,
 			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.SaveTimeout,
 			Lease: o.Lease, LeaseRetry: t.LeaseRetryInterval,
@@ -303,6 +331,9 @@ func (o *Options) settings(proxy bool) coordinator.Settings {
 	s := coordinator.Settings{Shards: o.Shards, Routing: o.routingFingerprint(), Role: o.Role}
 	if !proxy {
 		s.State, s.Remember = storeKind(o.State), storeKind(o.Remember)
+		if o.hasWork { // not compared with nodes whose version of the type has no work
+			s.Wake = storeKind(o.Wake)
+		}
 	}
 	return s
 }
@@ -348,6 +379,7 @@ func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) err
 		"Role":     {strconv.Quote(ours.Role), strconv.Quote(theirs.Role)},
 		"State":    {ours.State, theirs.State},
 		"Remember": {ours.Remember, theirs.Remember},
+		"Wake":     {ours.Wake, theirs.Wake},
 	}
 	var all []string
 	for _, field := range ours.Differences(theirs) {

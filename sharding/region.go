@@ -48,6 +48,7 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
+	opts.hasWork = typ.Events != nil && (len(typ.Parts) > 0 || typ.Deadline != nil) && opts.Host.RecoveryOf == nil && !opts.Host.Recovery.Disabled && opts.Host.Recovery.UpTo == 0 && opts.Host.Recovery.AsOf.IsZero()
 	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell, t *tenancy) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
 		if opts.ProxyOnly {
 			return remoteOf(typ.Protocol()).Entities(rt, hosting.Listing{Type: typ.Name, Store: opts.Host.Store}, s.route), nil
@@ -59,6 +60,9 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 		if readsLoad(s.opts.Strategy) {
 			s.loadMeter = newLoadMeter(s)
 			hooks.Meter = s.loadMeter.of
+		}
+		if s.wakeStore != nil {
+			hooks.PendingWork, hooks.WorkSettled = s.pendingWork, s.workSettled
 		}
 		connection, options := &hosting.Sharding{Hooks: hooks}, opts.Host
 		hosting.Shard(&options, connection)
@@ -185,9 +189,14 @@ func (r *Region[S]) Start(ctx context.Context, id string) error { return r.entit
 // entities of all nodes that share it: that of Options.Host.Store, or of the runtime.
 func (r *Region[S]) IDs(ctx context.Context) iter.Seq2[string, error] { return r.entities.IDs(ctx) }
 
-// Wake implements eventsourcing.Entities. It waits until the region is registered with a
-// coordinator. It covers the shards that this node hosts and the shards without a home, so all
-// entities are covered if each node calls Wake. A proxy does nothing.
+// Wake implements eventsourcing.Entities. It computes the state of every entity of the journal and
+// starts those with unconfirmed deliveries or a deadline. With Options.Wake it is needed only for
+// entities that are not in the index: once after an upgrade from a release without the index, or after
+// the number of shards has changed.
+//
+// Wake waits until the region is registered with a coordinator. It covers the shards that this node
+// hosts and the shards without a home, so all entities are covered if each node calls Wake. A proxy
+// does nothing.
 func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	s := r.shell
 	if s.proxy {

@@ -252,7 +252,7 @@ var _ eventsourcing.Entities[diary] = (*sharding.Region[diary])(nil)
 func TestRegionAsEntities(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.Shards = 10
+		w.options.Shards, w.options.DisableWake = 10, true
 		begin := func(name string) *host {
 			h, typ := w.join(name), diaries(name)
 			typ.Deadline = func(d *diary) time.Time { return time.Now().Add(time.Duration(len(d.pages)) * time.Hour) }

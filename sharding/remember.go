@@ -5,6 +5,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,12 +16,85 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// remember calls the store of remembered entities. The calls for a shard run one after the other,
-// including the calls of instances of the shard that have ended.
+// storeCall identifies the calls of a store for a shard, which run one after the other.
+type storeCall struct {
+	shard Shard
+	index bool // of the index
+}
+
+// remember calls the store of remembered entities.
 func (s *shell) remember(r *shardcore.RememberCall) {
-	at, update := r.ShardRun, r.Update
-	before, done := s.storeCalls[at.Shard], make(chan struct{})
-	s.storeCalls[at.Shard] = done
+	update := r.Update
+	s.callRememberStore(s.rememberStore, storeCall{shard: r.Shard}, r.ShardRun, update, func(ids []string, err error) shard.Input {
+		if err != nil && s.ctx.Err() == nil {
+			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of remembered entities failed: restarting the shard",
+				slog.Any("shard", r.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
+		}
+		return remembered(update, ids, err)
+	})
+}
+
+// callIndex calls the store of the index of entities with pending work.
+func (s *shell) callIndex(c *shardcore.IndexCall) {
+	id, update := c.ID, c.Update
+	s.callRememberStore(s.wakeStore, storeCall{c.Shard, true}, c.ShardRun, update, func(ids []string, err error) shard.Input {
+		if err != nil && s.ctx.Err() == nil {
+			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of Options.Wake failed: commands that begin deliveries or set a deadline wait",
+				slog.Any("shard", c.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
+		}
+		switch {
+		case err != nil:
+			return shard.IndexFailed{ID: id, Fenced: errors.Is(err, ErrFenced)}
+		case update == nil:
+			return shard.IndexLoaded{ID: id, Entities: ids}
+		}
+		return shard.IndexUpdated{ID: id}
+	})
+}
+
+// pendingWork implements hosting.Hooks.
+func (s *shell) pendingWork(id string, ready func()) {
+	s.post(func() {
+		if r := s.localEntities[id]; r != nil {
+			s.indexWaiters[id] = append(s.indexWaiters[id], ready)
+			s.enqueueInput(r, shard.PendingWork{Entity: id})
+		}
+		s.stepPending()
+	})
+}
+
+// workSettled implements hosting.Hooks.
+func (s *shell) workSettled(id string) {
+	s.post(func() {
+		if r := s.localEntities[id]; r != nil {
+			s.enqueueInput(r, shard.WorkSettled{Entity: id})
+		}
+		s.stepPending()
+	})
+}
+
+// indexed lets an entity continue that is in the index.
+func (s *shell) indexed(id string) {
+	waiters := s.indexWaiters[id]
+	delete(s.indexWaiters, id)
+	for _, ready := range waiters {
+		ready()
+	}
+}
+
+// shardList returns the store that lists the shards that get a home without a request.
+func (s *shell) shardList() RememberStore {
+	if s.rememberStore != nil {
+		return s.rememberStore
+	}
+	return s.wakeStore
+}
+
+// callRememberStore loads the entities of a shard, or stores an update. The calls for a shard run one
+// after the other, including the calls of instances of the shard that have ended.
+func (s *shell) callRememberStore(store RememberStore, key storeCall, at shardcore.ShardRun, update *shard.Update, input func(ids []string, err error) shard.Input) {
+	before, done := s.storeCalls[key], make(chan struct{})
+	s.storeCalls[key] = done
 	s.background.Go(func() {
 		var ids []string
 		call := func(ctx context.Context) error {
@@ -33,11 +107,11 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 			}
 			return panics.Catch(func() (err error) {
 				if update == nil {
-					ids, err = s.rememberStore.Load(ctx, at.Shard)
+					ids, err = store.Load(ctx, at.Shard)
 					ids = s.ofShard(ids, at.Shard)
 					return err
 				}
-				return s.rememberStore.Update(ctx, at.Shard, update.Started, update.Stopped)
+				return store.Update(ctx, at.Shard, update.Started, update.Stopped)
 			})
 		}
 		limit := s.opts.Tuning.SaveTimeout
@@ -51,16 +125,13 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 			<-before // even if the previous call has timed out, the next call must wait for its return
 		}
 		close(done)
+		in := input(ids, err)
 		s.post(func() {
-			if s.storeCalls[at.Shard] == done {
-				delete(s.storeCalls, at.Shard)
+			if s.storeCalls[key] == done {
+				delete(s.storeCalls, key)
 			}
-			s.step(shardcore.ShardInput{ShardRun: at, Input: remembered(update, ids, err)})
+			s.step(shardcore.ShardInput{ShardRun: at, Input: in})
 		})
-		if err != nil && s.ctx.Err() == nil {
-			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of remembered entities failed: restarting the shard",
-				slog.Any("shard", at.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
-		}
 	})
 }
 
@@ -72,7 +143,7 @@ func (s *shell) ofShard(ids []string, n Shard) []string {
 		return err != nil || at != n
 	})
 	if gone := len(ids) - len(kept); gone > 0 {
-		s.log.LogAttrs(s.ctx, slog.LevelWarn, "remembered entities belong to other shards now: they start with their next command",
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "stored entities belong to other shards now: they start with their next command, or by Region.Wake",
 			slog.Any("shard", n), slog.Int("entities", gone))
 	}
 	return kept
@@ -101,8 +172,8 @@ func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) 
 	}
 	in := coordinator.Loaded{ID: id, State: state, Rev: l.Rev}
 	in.Repairs, in.Repaired = fold.Repairs()
-	if s.rememberStore != nil {
-		if in.Remembered, err = s.rememberStore.Shards(ctx); err != nil {
+	if list := s.shardList(); list != nil {
+		if in.Remembered, err = list.Shards(ctx); err != nil {
 			return nil, fmt.Errorf("load the remembered shards: %w", err)
 		}
 	}

@@ -44,11 +44,15 @@ func (c JournalStores) OpenEntities(s Scope) (RememberStore, error) {
 	if err != nil {
 		return nil, err
 	}
+	entities, shards := "entities", "shards"
+	if s.Pending {
+		entities, shards = "pending", "pendingshards"
+	}
 	return &journalEntities{
 		open: func(shard Shard) *ledger {
-			return open("entities", strconv.FormatUint(uint64(shard), 10), stored.EntitiesEvent, stored.EntitiesState, stored.MaxBytes)
+			return open(entities, strconv.FormatUint(uint64(shard), 10), stored.EntitiesEvent, stored.EntitiesState, stored.MaxBytes)
 		},
-		shards: open("shards", "", stored.ShardsEvent, stored.ShardsState, stored.MaxBytes),
+		shards: open(shards, "", stored.ShardsEvent, stored.ShardsState, stored.MaxBytes),
 		owned:  map[Shard]*ownedShard{}, known: map[Shard]bool{},
 	}, nil
 }

@@ -35,6 +35,9 @@ func (c ReplicatedStores) OpenEntities(s Scope) (RememberStore, error) {
 		return nil, err
 	}
 	prefix := "shard-" + s.Type + "|" + s.Role + "|"
+	if s.Pending {
+		prefix = "shard-|pending|" + s.Type + "|" + s.Role + "|" // no type begins with "|"
+	}
 	e := &replicatedEntities{replicator: c.Replicator, prefix: prefix, all: ddata.Key[crdt.GSet[uint32]](prefix + "all")}
 	for _, key := range []string{string(e.all), string(e.key(0, 0))} {
 		if !c.Replicator.Durable(key) {

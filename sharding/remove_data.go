@@ -21,8 +21,8 @@ import (
 type JournalData struct {
 	// ID is the persistence ID, Type the entity type.
 	ID, Type string
-	// Kind is "coordinator", "shards" (the shards that ever had a remembered entity), or "entities"
-	// (the remembered entities of one shard).
+	// Kind is "coordinator", "shards" (the shards that ever had a remembered entity), "entities" (the
+	// remembered entities of one shard), or "pendingshards" and "pending" for the index of Options.Wake.
 	Kind string
 	// Highest is the highest sequence number. Events and Snapshots are the numbers of stored events
 	// and snapshots.
@@ -75,8 +75,8 @@ func parseID(id string) (subject, typ string, ok bool) {
 		return "", "", false
 	}
 	switch parts[0] {
-	case "coordinator", "shards":
-	case "entities":
+	case "coordinator", "shards", "pendingshards":
+	case "entities", "pending":
 		if len(parts) < 3 {
 			return "", "", false
 		}

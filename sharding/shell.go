@@ -37,6 +37,7 @@ type shell struct {
 	hosted         atomic.Pointer[tenancy]
 	store          CoordinatorStore
 	rememberStore  RememberStore // nil if entities are not remembered
+	wakeStore      RememberStore // the index of entities with pending work; nil for none
 	log            *slog.Logger
 	ctx            context.Context //nolint:containedctx // the lifetime of the shell
 	cancel         context.CancelFunc
@@ -67,14 +68,15 @@ type shell struct {
 	pendingInputs      []shardcore.Input  // results of applied effects
 	localEntities      map[string]*localEntity
 	leases             map[shardcore.ShardRun]*shardLease
-	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
-	started            []*localEntity          // entities to be added to the fast path
-	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
-	drainWaiters       []chan error            // closed when drained, or sent an error
-	closing            bool                    // Region.Close has begun
-	closed             bool                    // Region.Close has ended: Host may start the next region
-	refusalNotified    bool                    // refusal is closed
-	outageLogged       bool                    // an outage of the coordinator is logged
+	storeCalls         map[storeCall]chan struct{} // the last call for each shard, closed at its end
+	indexWaiters       map[string][]func()         // entities that wait for the index
+	started            []*localEntity              // entities to be added to the fast path
+	coordinatorStopped chan struct{}               // closed when the coordinator has stopped, nil if no goroutine waits
+	drainWaiters       []chan error                // closed when drained, or sent an error
+	closing            bool                        // Region.Close has begun
+	closed             bool                        // Region.Close has ended: Host may start the next region
+	refusalNotified    bool                        // refusal is closed
+	outageLogged       bool                        // an outage of the coordinator is logged
 	throttle           loop.Throttle[logKind]
 
 	background    sync.WaitGroup
@@ -98,7 +100,7 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		inbox: loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes},
 			loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes, Account: budget.Account("frames of " + name)}),
 		budget: budget, own: budget.Account(""),
-		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{}, leases: map[shardcore.ShardRun]*shardLease{},
+		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[storeCall]chan struct{}{}, indexWaiters: map[string][]func(){}, leases: map[shardcore.ShardRun]*shardLease{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), nodeEnded: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	for n := range s.paths {
@@ -114,12 +116,18 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		s.cancel()
 		return nil, fmt.Errorf("Options.State: %w", err)
 	}
-	if opts.Remember == nil {
-		return s, nil
+	if opts.Remember != nil {
+		if s.rememberStore, err = openStore(opts.Remember.OpenEntities, scope); err != nil {
+			s.cancel()
+			return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), s.closeStores())
+		}
 	}
-	if s.rememberStore, err = openStore(opts.Remember.OpenEntities, scope); err != nil {
-		s.cancel()
-		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), panics.Catch(s.store.Close))
+	if opts.Wake != nil {
+		scope.Pending = true
+		if s.wakeStore, err = openStore(opts.Wake.OpenEntities, scope); err != nil {
+			s.cancel()
+			return nil, errors.Join(fmt.Errorf("Options.Wake: %w", err), s.closeStores())
+		}
 	}
 	return s, nil
 }
@@ -194,7 +202,7 @@ func (s *shell) stopped() error {
 
 func (s *shell) closeStores() error {
 	var errs []error
-	for _, store := range []io.Closer{s.rememberStore, s.store} {
+	for _, store := range []io.Closer{s.wakeStore, s.rememberStore, s.store} {
 		if store != nil {
 			errs = append(errs, panics.Catch(store.Close))
 		}

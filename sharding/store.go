@@ -90,8 +90,8 @@ type CoordinatorStores interface {
 	OpenCoordinator(s Scope) (CoordinatorStore, error)
 }
 
-// RememberStore stores the IDs of running entities and the shards that ever had one, for one entity
-// type. Package shardingtest tests implementations. All methods are safe for concurrent use. A
+// RememberStore stores the IDs of running entities, or of those with pending work (see
+// Scope.Pending), and the shards that ever had one, for one entity type. Package shardingtest tests implementations. All methods are safe for concurrent use. A
 // shard has one owner on a node at a time. The owner makes its calls one after the other.
 type RememberStore interface {
 	// Load takes over a shard and returns its entities, in no order: those whose start was
@@ -115,7 +115,7 @@ type RememberStore interface {
 	Close() error
 }
 
-// RememberStores opens stores for remembered entities: JournalStores, ReplicatedStores, or another
+// RememberStores opens stores for remembered entities and for the index of Options.Wake: JournalStores, ReplicatedStores, or another
 // implementation.
 type RememberStores interface {
 	// OpenEntities returns the store for an entity type. It does not block.
@@ -137,6 +137,9 @@ type Scope struct {
 	// Shards is the number of shards, so that a store can reject a number that it has no room for.
 	// Defaults to 0: unknown.
 	Shards int
+	// Pending is set for the index of entities with pending work, see Options.Wake. A RememberStore
+	// keeps it apart from the remembered entities of the same type and role.
+	Pending bool
 	// Logger gets warnings about failed background work. Defaults to no logging.
 	Logger *slog.Logger
 }

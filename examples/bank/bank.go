@@ -95,5 +95,6 @@ func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Recei
 }
 
 // wake starts the accounts with pending transfers, so that transfers that a crash interrupted
-// complete without a further command. It returns the number of started accounts.
+// complete without a further command. It returns the number of started accounts. A branch of a cluster
+// does not need it, see sharding.Options.Wake.
 func (b *bank) wake(ctx context.Context) (started int, err error) { return b.accounts.Wake(ctx) }

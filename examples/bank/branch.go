@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -52,7 +51,6 @@ type branch struct {
 	region *sharding.Region[Account]
 	health *sharding.Health
 	logger *slog.Logger
-	waker  sync.WaitGroup
 }
 
 // openBranch starts a branch on the shared store. It does not wait for the join.
@@ -81,6 +79,8 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
+	// Transfers continue after a branch has failed: by default, the region keeps an index of the accounts
+	// with pending transfers.
 	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members}
 	if cfg.state == stateDDATA { // by default, the state is in the journal
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
@@ -94,7 +94,6 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	}
 	b.accounts = b.region
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
-	b.waker.Go(b.keepAwake)
 	return b, nil
 }
 
@@ -106,7 +105,6 @@ func (b *branch) shutdown(ctx context.Context) error {
 // close waits until the node has ended, and closes the bank.
 func (b *branch) close() error {
 	<-b.node.Done()
-	b.waker.Wait()
 	if b.bank == nil {
 		return nil
 	}
@@ -139,46 +137,6 @@ func branchNames(n int) (all []string) {
 		all = append(all, fmt.Sprintf("branch-%d", i+1))
 	}
 	return slices.Clip(all)
-}
-
-// wakeInterval is the maximum time between two searches for pending transfers.
-const wakeInterval = time.Minute
-
-// keepAwake starts the accounts of this branch that have pending transfers. These are accounts of a
-// removed branch, and accounts that left memory when their shard moved. keepAwake runs until the
-// node ends.
-func (b *branch) keepAwake() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	changes := make(chan struct{}, 1)
-	b.waker.Go(func() {
-		defer cancel() // the changes end with the node
-		for range b.node.Changes(ctx, cluster.MemberRemoved) {
-			select {
-			case changes <- struct{}{}:
-			default: // a search is pending already
-			}
-		}
-	})
-	tick := time.NewTicker(wakeInterval)
-	defer tick.Stop()
-	for {
-		woken, err := b.wake(ctx)
-		switch {
-		case ctx.Err() != nil || errors.Is(err, sharding.ErrStopped):
-			return
-		case err != nil:
-			b.logger.WarnContext(ctx, "accounts with pending transfers not started", slog.Any("error", err))
-		case woken > 0:
-			b.logger.InfoContext(ctx, "accounts with pending transfers started", slog.Int("accounts", woken))
-		}
-		select {
-		case <-changes:
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // api returns the API of the bank, with the health and state of the branch.

@@ -272,7 +272,7 @@ func coordinatorHistory(c *chain) string {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if strings.HasPrefix(id, sharding.JournalPrefix) {
+		if strings.HasPrefix(id, sharding.JournalPrefix+"coordinator|") {
 			return id
 		}
 	}

@@ -84,6 +84,8 @@ type Part interface {
 	// Next returns the time for Tick, zero for never. It is called after each of the other methods.
 	// An idle entity stays in memory while Next is not zero.
 	Next() time.Time
+	// HasWork reports whether the state, including events that are not stored yet, has work.
+	HasWork() bool
 	// Admit reports whether the entity receives a signal. It is called right before the signal is
 	// handled, and again if the signal is handled again.
 	Admit(Signal) bool
@@ -126,7 +128,10 @@ type Asker interface {
 }
 
 // Start is a message that starts an entity and has no other effect. Its reply is nil.
-type Start struct{}
+type Start struct {
+	// Indexed reports that the entity is in the index of Hooks.PendingWork.
+	Indexed bool
+}
 
 // EncodedReply is a reply from another node, before it is decoded.
 type EncodedReply []byte
@@ -241,6 +246,14 @@ type Hooks struct {
 	// Killed is the error for commands that an entity had not handled when Host.Kill stopped it. It
 	// must match ErrStopped.
 	Killed error
+	// PendingWork reports that an entity has, or is about to have, pending work: an unconfirmed delivery
+	// or a deadline. The entity stores no more events until ready is called, at most once and on any
+	// goroutine, because the index of such entities has the entity. Nil means that there is no index.
+	PendingWork func(id string, ready func())
+	// WorkSettled reports that an entity has no pending work and that all its events are stored. It
+	// may be removed from the index, and an earlier call of ready has no effect any more. It is called
+	// some time after the end of the work, and before Gone.
+	WorkSettled func(id string)
 	// Remembered reports that an entity without events stays in memory: sharding remembers each
 	// entity that runs.
 	Remembered bool
@@ -263,9 +276,9 @@ type Host interface {
 	// Deliver hands a message to its entity, which is started if it is not in memory. An error
 	// means that the message was not handed over and will not be answered.
 	Deliver(Message) error
-	// Rouse starts an entity without waiting. done receives the outcome of the recovery. It must
-	// not block and may be nil. An error means that done will not be called.
-	Rouse(id string, done func(error)) error
+	// Rouse starts an entity without waiting. indexed is that of Start. done receives the outcome of
+	// the recovery. It must not block and may be nil. An error means that done will not be called.
+	Rouse(id string, indexed bool, done func(error)) error
 	// Passivate stops an entity if it has no pending work. It reports whether the entity is in
 	// memory. If so, a call of Hooks.Gone or Hooks.Busy follows.
 	Passivate(id string) bool

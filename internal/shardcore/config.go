@@ -22,7 +22,8 @@ type Config struct {
 	// Region configures the region or the proxy.
 	Region region.Config
 	// Shard configures each shard. Starts and the limit of Passivation are shared by all shards of
-	// the node. The values of Remember, Entities and RecoverOnRequest are replaced.
+	// the node. The values of Remember, Entities and RecoverOnRequest are replaced. With Index, shards
+	// get a home again without a request, as with Region.Remember.
 	Shard shard.Config
 	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are replaced
 	// by those of Region.
@@ -48,11 +49,13 @@ func (c Config) withDefaults() (Config, error) {
 	fielderror.NotNegative(&errs, "Config.RecoverInterval", c.RecoverInterval)
 	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
 	c.RecoverInterval = cmp.Or(c.RecoverInterval, 100*time.Millisecond)
+	c.Shard.Remember = c.Region.Remember
+	c.Region.Remember = c.Region.Remember || c.Shard.Index
 	r := c.Region
 	c.Coordinator.Self, c.Coordinator.Type, c.Coordinator.Role, c.Coordinator.Remember = r.Self, r.Type, r.Role, r.Remember
 	c.Coordinator.Settings = r.Settings
 	c.Coordinator.Shards = cmp.Or(c.Coordinator.Shards, 1000)
-	c.Shard.Remember, c.Shard.Entities = r.Remember, 0
+	c.Shard.Entities = 0
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)
 	c.Shard.RecoverOnRequest = c.RecoverNumber > 0
 	_, inRegion := region.New(r)

@@ -18,12 +18,15 @@ type Effects struct {
 	Malformed []Malformed
 	// Refused are messages that are not delivered. Report each to its sender.
 	Refused []Refusal
-	// Remember are calls of the store of remembered entities.
+	// Remember are calls of the store of remembered entities, Index those of the store of the index.
 	Remember []RememberCall
+	Index    []IndexCall
 	// Leases are calls for the leases of shards.
 	Leases []LeaseCall
 	// Actions apply to entities on this node, in this order.
 	Actions []Action
+	// Indexed are entities that waited for the index and are in it.
+	Indexed []IndexedEntity
 	// Ended are the shards that have completely ended on this node. Replies to their calls have no
 	// effect.
 	Ended []ShardRun
@@ -85,6 +88,19 @@ type LeaseCall struct {
 	ShardRun
 
 	Release bool
+}
+
+// IndexCall is a call of the store of the index for a run of a shard.
+type IndexCall struct {
+	ShardRun
+	shard.IndexCall
+}
+
+// IndexedEntity is an entity in the index.
+type IndexedEntity struct {
+	ShardRun
+
+	Entity string
 }
 
 // Outgoing is a frame for a node.
@@ -199,7 +215,8 @@ type Rebalance struct{}
 
 // ShardInput is an input for a run of a shard from the host of entities, the store of remembered entities or the store of leases: Started, Ended,
 // Passivate, Busy, Loaded, LoadFailed, Updated, UpdateFailed, LeaseHeld, LeaseDenied, LeaseLost or
-// LeaseReleased.
+// LeaseReleased. Those of the index are PendingWork, WorkSettled, IndexLoaded,
+// IndexUpdated and IndexFailed.
 type ShardInput struct {
 	ShardRun
 	shard.Input

@@ -55,6 +55,12 @@ func (m *Machine) runEffects(at *shardRun, out shard.Effects) {
 	if out.Update != nil {
 		m.out.Remember = append(m.out.Remember, RememberCall{at.ShardRun, out.Update})
 	}
+	if out.Index != nil {
+		m.out.Index = append(m.out.Index, IndexCall{at.ShardRun, *out.Index})
+	}
+	for _, id := range out.Indexed {
+		m.out.Indexed = append(m.out.Indexed, IndexedEntity{at.ShardRun, id})
+	}
 	for _, a := range out.Actions {
 		action := Action{ShardRun: at.ShardRun, Action: a}
 		if a.Kind == shard.Pass {

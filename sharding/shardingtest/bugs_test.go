@@ -64,6 +64,7 @@ func bugs() map[string]struct {
 		"a term without a claim is accepted":             {[]string{"Unclaimed"}, bug{unclaimed: true}},
 		"a stored claim whose Save failed is not held":   {[]string{"ClaimLate"}, bug{dropsFailedClaim: true}},
 		"roles share their state":                        {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
+		"remembered entities and pending work share":     {[]string{"EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type + "|" + s.Role }}},
 		"types share their state":                        {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
 		"invalid scopes are accepted":                    {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},
 		"the context is ignored":                         {[]string{"Cancelled", "EntitiesCancelled"}, bug{ignoresContext: true}},

@@ -104,7 +104,7 @@ func (n *node) open(s sharding.Scope) (*double, error) {
 			return nil, err
 		}
 	}
-	key := s.Type + "|" + s.Role
+	key := fmt.Sprint(s.Type, "|", s.Role, "|", s.Pending)
 	if n.bug.key != nil {
 		key = n.bug.key(s)
 	}

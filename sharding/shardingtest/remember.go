@@ -91,8 +91,8 @@ func entityChecks() []check {
 			f.wantEntities(1, 0, "x")
 			f.wantShards(1)
 		}},
-		{name: "EntitiesApart", rule: "each type, role and shard has its own entities", run: func(f *fixture) {
-			all := []sharding.Scope{{Type: "account"}, {Type: "account", Role: "a"}, {Type: "account", Role: "1"}, {Type: "account-1"}, {Type: "a", Role: "1|1"}, {Type: "a", Role: "all"}}
+		{name: "EntitiesApart", rule: "each type, role and shard has its own entities, and its own entities with pending work", run: func(f *fixture) {
+			all := []sharding.Scope{{Type: "account"}, {Type: "account", Pending: true}, {Type: "account", Role: "a"}, {Type: "account", Role: "a", Pending: true}, {Type: "account", Role: "1"}, {Type: "account-1"}, {Type: "a", Role: "1|1"}, {Type: "a", Role: "all"}}
 			for i, scope := range all {
 				s := f.entities(0, scope)
 				for k := range shard(3) {

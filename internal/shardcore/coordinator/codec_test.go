@@ -98,7 +98,10 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 		}
 		more := []byte{1, 2, 3}
 		if !strings.HasPrefix(name, "events") && e[0] == 0x10 {
-			more = append([]byte{0, 0}, more...) // the settings or the pins of 1.1, the load of 1.2
+			more = append([]byte{0, 0, 0}, more...) // the settings or the pins of 1.1, the load of 1.2, Settings.Wake of 1.3
+		}
+		if strings.HasPrefix(name, "messages") && e[0] > 0x10 {
+			more = append([]byte{0}, more...) // Settings.Wake of 1.3
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {

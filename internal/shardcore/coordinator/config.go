@@ -90,7 +90,7 @@ func (c Config) validate() error {
 	if c.Shards < 0 || c.Shards > MaxShards {
 		errs.Addf("Config.Shards", "is %d, it must be at most %d: the state must fit into one message", c.Shards, MaxShards)
 	}
-	if s := &c.Settings; s.Shards < 0 || s.Shards > MaxShards || max(len(s.Role), len(s.State), len(s.Remember)) > MaxSetting {
+	if s := &c.Settings; s.Shards < 0 || s.Shards > MaxShards || max(len(s.Role), len(s.State), len(s.Remember), len(s.Wake)) > MaxSetting {
 		errs.Addf("Config.Settings", "has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
 	fielderror.NotNegative(&errs, "Config.MinRegions", c.MinRegions)
@@ -119,8 +119,8 @@ type Settings struct {
 	// Role is the role that a node needs to host shards.
 	Role string
 	// State is the kind of the coordinator's store. Remember is the kind of the store of remembered
-	// entities. An empty value is not compared.
-	State, Remember string
+	// entities, Wake that of the index of entities with pending work. An empty value is not compared.
+	State, Remember, Wake string
 }
 
 // Differences returns the names of the fields that differ.
@@ -142,6 +142,9 @@ func (s Settings) Differences(other Settings) (fields []string) {
 	if s.Remember != other.Remember && s.Remember != "" && other.Remember != "" {
 		fields = append(fields, "Remember")
 	}
+	if s.Wake != other.Wake && s.Wake != "" && other.Wake != "" {
+		fields = append(fields, "Wake")
+	}
 	return fields
 }
 
@@ -152,9 +155,21 @@ func appendSettings(dst []byte, s Settings) []byte {
 	}
 	dst = binary.AppendUvarint(dst, s.Routing)
 	for _, text := range []string{s.Role, s.State, s.Remember} {
-		dst = append(append(dst, byte(len(text))), text...) //nolint:gosec // at most MaxSetting
+		dst = appendSetting(dst, text)
 	}
 	return dst
+}
+
+func readSetting(r *wire.Reader) string {
+	n := int(r.Byte("length of a setting"))
+	if r.Err() == nil && n > MaxSetting {
+		r.Fail("a setting has %d bytes, at most %d are allowed", n, MaxSetting)
+	}
+	return string(r.Bytes(n, "setting"))
+}
+
+func appendSetting(dst []byte, text string) []byte {
+	return append(append(dst, byte(len(text))), text...) //nolint:gosec // at most MaxSetting
 }
 
 func readSettings(r *wire.Reader) (s Settings) {
@@ -163,11 +178,7 @@ func readSettings(r *wire.Reader) (s Settings) {
 	}
 	s.Routing = r.Uint(math.MaxUint64, "routing")
 	for _, text := range []*string{&s.Role, &s.State, &s.Remember} {
-		n := int(r.Byte("length of a setting"))
-		if r.Err() == nil && n > MaxSetting {
-			r.Fail("a setting has %d bytes, at most %d are allowed", n, MaxSetting)
-		}
-		*text = string(r.Bytes(n, "setting"))
+		*text = readSetting(r)
 	}
 	if r.Err() != nil {
 		return Settings{}

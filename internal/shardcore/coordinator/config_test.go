@@ -14,7 +14,7 @@ import (
 
 func TestSettingsDifferences(t *testing.T) {
 	t.Parallel()
-	all := coordinator.Settings{Shards: 200, Routing: 7, Role: "bank", State: "journal", Remember: "none"}
+	all := coordinator.Settings{Shards: 200, Routing: 7, Role: "bank", State: "journal", Remember: "none", Wake: "none"}
 	proxy := all
 	proxy.State, proxy.Remember = "", ""
 	changed := func(f func(*coordinator.Settings)) coordinator.Settings {
@@ -31,6 +31,7 @@ func TestSettingsDifferences(t *testing.T) {
 		"Role":        changed(func(s *coordinator.Settings) { s.Role = "" }),
 		"State":       changed(func(s *coordinator.Settings) { s.State = "replicated" }),
 		"Remember":    changed(func(s *coordinator.Settings) { s.Remember = "journal" }),
+		"Wake":        changed(func(s *coordinator.Settings) { s.Wake = "journal" }),
 		"Shards Role": changed(func(s *coordinator.Settings) { s.Shards, s.Role = 1, "x" }),
 	} {
 		if got := strings.Join(all.Differences(s), " "); got != strings.TrimSpace(want) {

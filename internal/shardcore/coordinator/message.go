@@ -124,9 +124,12 @@ type Home struct {
 // AppendMessage appends the encoding of a message.
 func AppendMessage(dst []byte, m Message) []byte {
 	v := byte(version)
-	if m.Load != nil {
+	switch {
+	case m.Settings.Wake != "":
+		v = wakeVersion
+	case m.Load != nil:
 		v = messageVersion
-	} else if m.Settings != (Settings{}) {
+	case m.Settings != (Settings{}):
 		v = settingsVersion
 	}
 	dst = append(dst, v, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
@@ -142,8 +145,11 @@ func AppendMessage(dst []byte, m Message) []byte {
 	if v >= settingsVersion {
 		dst = appendSettings(dst, m.Settings)
 	}
-	if v >= messageVersion {
+	if v == messageVersion || v == wakeVersion && m.Kind == Hosted {
 		dst = appendLoad(dst, m.Load)
+	}
+	if v >= wakeVersion {
+		dst = appendSetting(dst, m.Settings.Wake)
 	}
 	return dst
 }
@@ -159,7 +165,7 @@ func MessageType(b []byte) (string, error) {
 
 // DecodeMessage decodes the result of AppendMessage. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := wire.NewReader(b, messageVersion, MaxBytes, ErrMalformed)
+	r := wire.NewReader(b, wakeVersion, MaxBytes, ErrMalformed)
 	m := Message{Kind: Kind(r.Byte("kind"))}
 	if r.Err() == nil && (m.Kind == 0 || m.Kind >= kinds) {
 		r.Fail("unknown %v", m.Kind)
@@ -180,6 +186,9 @@ func DecodeMessage(b []byte) (Message, error) {
 	if r.Err() == nil && r.Minor() > settingsVersion&0xf && m.Kind == Hosted {
 		m.Load = readLoad(r)
 	}
+	if r.Err() == nil && r.Minor() >= wakeVersion&0xf {
+		m.Settings.Wake = readSetting(r)
+	}
 	if err := r.End(); err != nil {
 		return Message{}, err
 	}
@@ -195,6 +204,7 @@ const version = 0x10
 const (
 	settingsVersion = 0x11 // with settings
 	messageVersion  = 0x12 // with settings and, in Hosted, the load
+	wakeVersion     = 0x13 // with Settings.Wake after the other fields
 )
 
 // MaxBytes is the maximum length of an encoded message, event or state.

@@ -24,6 +24,11 @@ type Config struct {
 	// Remember is set if entities are remembered: entities that ran when the shard moved or stopped
 	// are started again. Passivation does not apply to them.
 	Remember bool
+	// Index is set if the index of entities with pending work is kept. Its entities are started when
+	// the shard starts.
+	Index bool
+	// IndexRetry is the pause after a failed call of the store of the index. Defaults to 2 seconds.
+	IndexRetry time.Duration
 	// BufferSize is how many messages may wait for entities. Defaults to 100,000, at most
 	// 1,000,000.
 	BufferSize int
@@ -46,7 +51,8 @@ type Config struct {
 	// time between two attempts to acquire the lease, by default 5 seconds.
 	Lease      bool
 	LeaseRetry time.Duration
-	// RecoverOnRequest starts remembered entities only on Recover or for a message. If it is false, all remembered entities start at once, within Starts.
+	// RecoverOnRequest starts remembered entities, and those of the index, only on Recover or for a
+	// message. If it is false, all of them start at once, within Starts.
 	RecoverOnRequest bool
 }
 
@@ -54,6 +60,7 @@ func (c Config) withDefaults() Config {
 	c.BufferSize = cmp.Or(c.BufferSize, 100_000)
 	c.Starts = cmp.Or(c.Starts, 1000)
 	c.RestartBackoff = cmp.Or(c.RestartBackoff, 10*time.Second)
+	c.IndexRetry = cmp.Or(c.IndexRetry, 2*time.Second)
 	c.StopTimeout = cmp.Or(c.StopTimeout, 55*time.Second)
 	c.UpdateTimeout = cmp.Or(c.UpdateTimeout, 5*time.Second)
 	c.LeaseRetry = cmp.Or(c.LeaseRetry, 5*time.Second)
@@ -73,6 +80,7 @@ func (c Config) validate() error {
 		{"Starts", int64(c.Starts), MaxBuffer},
 		{"Entities", int64(c.Entities), 1 << 40},
 		{"RestartBackoff", int64(c.RestartBackoff), math.MaxInt64},
+		{"IndexRetry", int64(c.IndexRetry), math.MaxInt64},
 		{"StopTimeout", int64(c.StopTimeout), math.MaxInt64},
 		{"UpdateTimeout", int64(c.UpdateTimeout), math.MaxInt64},
 		{"LeaseRetry", int64(c.LeaseRetry), math.MaxInt64},

@@ -27,6 +27,13 @@
 // killed. The shard is done only after the release of the lease, so that the next home can acquire it
 // at once.
 //
+// With an index, an entity is in it before the entity acknowledges an event that gives it pending
+// work. The driver reports such an entity with PendingWork and holds its events until the entity is in
+// Indexed; an entity that is in the index already is in Indexed at once. Entities whose work is
+// settled are removed later, together with others. All entities of the index are started when the
+// shard starts. If the store of the index fails, the entities wait, and the index is loaded again
+// before the next update. If the store reports another owner, the shard fails.
+//
 // For a hand-off, each entity is requested to stop after its messages. Entities that do not stop in
 // time are killed, and the messages that still wait are refused with HandedOff. The shard is done
 // when none of its entities runs, never before.

@@ -17,8 +17,13 @@ type Effects struct {
 	// Update, unless nil, requests to store a change of the remembered entities. Reply with Updated
 	// or UpdateFailed.
 	Update *Update
+	// Index, unless nil, is a call of the store of the index. Reply with IndexLoaded, IndexUpdated or
+	// IndexFailed.
+	Index *IndexCall
 	// Actions apply to entities, in this order.
 	Actions []Action
+	// Indexed are entities that are in the index and waited for it. They may continue.
+	Indexed []string
 	// Done is the reason why the shard ended, or 0 if it continues. When it is set, all entities of
 	// the shard have ended.
 	Done Reason
@@ -28,6 +33,13 @@ type Effects struct {
 type Update struct {
 	ID               uint64
 	Started, Stopped []string
+}
+
+// IndexCall is a call of the store of the index: it loads the index, or stores Update. The ID of the
+// update is not used.
+type IndexCall struct {
+	ID     uint64
+	Update *Update // nil to load
 }
 
 // ActionKind is the kind of an action.
@@ -54,6 +66,8 @@ type Action struct {
 	// Idle marks a Stop that is requested only because the entity is idle. If the entity has work
 	// to do, it may ignore the request; reply with Busy in that case.
 	Idle bool
+	// Indexed marks a Start of an entity that is in the index.
+	Indexed bool
 }
 
 // Refusal is a message that is not delivered.
@@ -134,6 +148,33 @@ type Updated struct{ ID uint64 }
 // UpdateFailed reports that an update failed. The update may still have been stored.
 type UpdateFailed struct{ ID uint64 }
 
+// Reports about pending work of an entity, see Config.Index.
+type (
+	// PendingWork reports that the entity has or is about to have pending work. It waits until
+	// Effects.Indexed contains it.
+	PendingWork struct{ Entity string }
+	// WorkSettled reports that the entity has no pending work and that all its events are stored. The
+	// next work follows a PendingWork.
+	WorkSettled struct{ Entity string }
+)
+
+// Replies to Effects.Index. Each call gets exactly one.
+type (
+	// IndexLoaded has the entities of the index.
+	IndexLoaded struct {
+		ID       uint64
+		Entities []string
+	}
+	// IndexUpdated reports that the update is durable.
+	IndexUpdated struct{ ID uint64 }
+	// IndexFailed reports that the call failed. An update may still have been stored. Fenced reports
+	// that the shard has another owner.
+	IndexFailed struct {
+		ID     uint64
+		Fenced bool
+	}
+)
+
 // HandOff stops the shard. The driver delivers no message after it.
 type HandOff struct{}
 
@@ -164,3 +205,8 @@ func (HandOff) input()       {}
 func (Abort) input()         {}
 func (Recover) input()       {}
 func (Limits) input()        {}
+func (PendingWork) input()   {}
+func (WorkSettled) input()   {}
+func (IndexLoaded) input()   {}
+func (IndexUpdated) input()  {}
+func (IndexFailed) input()   {}

@@ -26,6 +26,7 @@ type entity struct {
 	incarnation uint64
 	starting    bool
 	idle        bool // requested to stop because it is idle
+	unknown     bool // from the index, to be remembered before it starts
 	buffer      []uint64
 	restartAt   time.Duration // time of the start if resting; time of the next passivation if busy and idle
 }
@@ -89,9 +90,21 @@ func (m *Machine) enqueue(in Deliver) {
 	switch {
 	case fresh && m.cfg.Remember:
 		m.remember(e)
-	case fresh, e.state == recovering, e.state == resting:
+	case e.state == recovering:
+		m.wake(e)
+	case fresh, e.state == resting:
 		m.enqueueStart(e)
 	}
+}
+
+// wake starts an entity that was remembered or is in the index.
+func (m *Machine) wake(e *entity) {
+	if e.unknown {
+		e.unknown = false
+		m.remember(e)
+		return
+	}
+	m.enqueueStart(e)
 }
 
 func (m *Machine) enqueueStart(e *entity) {
@@ -113,7 +126,11 @@ func (m *Machine) start(e *entity) {
 	m.incarnations++
 	m.starting++
 	e.state, e.incarnation, e.starting = active, m.incarnations, true
-	m.addAction(Start, e, 0)
+	indexed := m.inIndex(e.id)
+	m.out.Actions = append(m.out.Actions, Action{Kind: Start, Entity: e.id, Incarnation: e.incarnation, Indexed: indexed})
+	if indexed && len(e.buffer) == 0 { // without a message, only this use lets it leave memory
+		m.passivateAll(m.tracked.Touch(m.now, e.id))
+	}
 	m.passBuffered(e)
 }
 
@@ -204,7 +221,7 @@ func (m *Machine) ended(e *entity) {
 		m.updates.next.stopped = append(m.updates.next.stopped, e)
 	case e.state == passivating && len(e.buffer) > 0:
 		m.enqueueStart(e)
-	case e.state == active && m.cfg.Remember:
+	case e.state == active && (m.cfg.Remember || m.phase == open && m.hasWork(e.id)):
 		e.state, e.restartAt = resting, m.now+m.cfg.RestartBackoff
 		m.resting = append(m.resting, e)
 	default:

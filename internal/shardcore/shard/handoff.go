@@ -52,6 +52,7 @@ func (m *Machine) kill(reason Reason) {
 	m.phase, m.reason = killing, reason
 	m.startQueue, m.resting, m.unrecovered = nil, nil, nil
 	m.updates.id, m.updates.storing, m.updates.next = 0, change{}, change{}
+	clear(m.index.waiting)
 	for _, in := range m.pending {
 		m.refuse(in.Token, reason)
 	}

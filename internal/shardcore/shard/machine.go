@@ -48,6 +48,7 @@ type Machine struct {
 	busyIdle     []*entity // idle, but with pending work; entities in other states are skipped
 	unrecovered  []*entity // remembered, and not started yet
 	updates      updates
+	index        index
 }
 
 // New returns a machine. The error matches ErrInvalid or passivation.ErrInvalid and names each
@@ -81,6 +82,7 @@ func (m *Machine) Open(now time.Duration) Effects {
 // open accepts messages, or loads the remembered entities first.
 func (m *Machine) open() {
 	m.phase = open
+	m.openIndex()
 	if m.cfg.Remember {
 		m.phase, m.out.Load = loading, true
 		return
@@ -131,6 +133,16 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		if in.ID == m.updates.id && in.ID != 0 {
 			m.kill(Failed)
 		}
+	case PendingWork:
+		m.pendingWork(in.Entity)
+	case WorkSettled:
+		m.workSettled(in.Entity)
+	case IndexLoaded:
+		m.indexLoaded(in)
+	case IndexUpdated:
+		m.indexUpdated(in.ID)
+	case IndexFailed:
+		m.indexFailed(in)
 	case HandOff:
 		m.handOff()
 	case Abort:
@@ -176,7 +188,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 // Next returns the time of the next call of Tick, passivation.Never if there is none. Each step may
 // change it.
 func (m *Machine) Next() time.Duration {
-	next := passivation.Never
+	next := m.nextIndex()
 	if m.updates.id != 0 {
 		next = m.updates.due
 	}
@@ -211,14 +223,16 @@ func (m *Machine) Running() []string {
 // Len returns the number of running entities and of those that are about to start.
 func (m *Machine) Len() int { return len(m.entities) }
 
-// Recovering returns an upper bound of the number of remembered entities that have not been
-// started.
+// Recovering returns an upper bound of the number of entities that were remembered or are in the
+// index, and have not been started.
 func (m *Machine) Recovering() int { return len(m.unrecovered) }
 
 func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()
-	if (m.phase == handingOff || m.phase == killing) && len(m.entities) == 0 {
+	m.callIndex()
+	// A late update of the index must not follow the load of the next owner.
+	if (m.phase == handingOff && m.index.call == 0 || m.phase == killing) && len(m.entities) == 0 {
 		if m.phase, m.out.Done = ended, m.reason; m.cfg.Lease {
 			m.phase, m.out.Done, m.out.Release = releasing, 0, true
 		}

@@ -65,6 +65,7 @@ func (m *Machine) loaded(ids []string) {
 		return
 	}
 	m.phase = open
+	defer m.wakeIndexed()
 	for _, id := range ids {
 		if m.entities[id] == nil {
 			e := &entity{id: id}
@@ -87,12 +88,12 @@ func (m *Machine) loaded(ids []string) {
 	}
 }
 
-// recover starts up to n remembered entities that no message has started.
+// recover starts up to n entities, remembered or of the index, that no message has started.
 func (m *Machine) recover(n int) {
 	for n > 0 && len(m.unrecovered) > 0 {
 		e := m.unrecovered[0]
 		if m.unrecovered = m.unrecovered[1:]; e.state == recovering {
-			m.enqueueStart(e)
+			m.wake(e)
 			n--
 		}
 	}
