@@ -199,6 +199,7 @@ type host struct {
 	once      sync.Once
 	reason    atomic.Pointer[error] // of an escalation; nil for none
 
+	standby    *standby // nil unless the host follows entities of other nodes
 	unreturned sync.Map // types of messages whose lost effects were logged: reflect.Type to nil
 }
 
@@ -303,6 +304,11 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 	var err error
 	if h.storage, err = rt.storageFor(opts.Store); err != nil {
 		return nil, err
+	}
+	if s != nil && s.Follow != nil {
+		if h.standby, err = newStandby(h, *s.Follow); err != nil {
+			return nil, err
+		}
 	}
 	rt.hosts[m.name] = h
 	if opts.PassivateAfter > 0 {

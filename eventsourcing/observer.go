@@ -104,6 +104,9 @@ type RecoveryInfo struct {
 	// SequenceNr is the sequence number of the last event, and SnapshotNr that of the snapshot, 0
 	// for none. Events is the number of replayed events.
 	SequenceNr, SnapshotNr, Events uint64
+	// Prepared reports that the recovery began with the state that this node had kept as a standby, see
+	// sharding.Options.Standbys.
+	Prepared bool
 	// Duration includes the wait for one of Config.MaxRecoveries.
 	Duration time.Duration
 	Err      error

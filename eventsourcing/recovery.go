@@ -38,9 +38,11 @@ type folding struct {
 	into     instance
 	seqNr    uint64
 	time     time.Time
+	writer   string // of the last event, empty if the state is that of a snapshot
 	snapshot uint64 // sequence number of the snapshot, 0 for none
 	unread   uint64 // an event that an unreadable snapshot covers, 0 for none
 	replayed uint64
+	prepared bool // it began with the state of a standby
 }
 
 func newFolding(h *host, id, pid string) folding {
@@ -197,18 +199,7 @@ func (f *folding) replay(ctx context.Context, to uint64) error {
 		if !f.opts.AsOf.IsZero() && ev.Time.After(f.opts.AsOf) {
 			return nil
 		}
-		f.seqNr, f.time = max(f.seqNr, ev.SequenceNr), ev.Time
-		f.replayed++
-		if ev.IsFence() {
-			continue
-		}
-		if f.model.events == nil {
-			return fmt.Errorf("replay event %d of %q: %w: %q: Type.Events is missing", ev.SequenceNr, f.pid, codec.ErrUnknown, ev.Manifest)
-		}
-		if decoded, err = f.model.events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
-			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
-		}
-		if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata, Recovering: true}); err != nil {
+		if decoded, err = f.applyStored(decoded, ev); err != nil {
 			return err
 		}
 	}
@@ -216,6 +207,22 @@ func (f *folding) replay(ctx context.Context, to uint64) error {
 		return &journal.GapError{ID: f.pid, Want: f.seqNr + 1}
 	}
 	return nil
+}
+
+// applyStored applies a stored event. The slice is reused for the decoded events and returned.
+func (f *folding) applyStored(decoded []any, ev journal.Event) (_ []any, err error) {
+	f.seqNr, f.time, f.writer = max(f.seqNr, ev.SequenceNr), ev.Time, ev.Writer
+	f.replayed++
+	if ev.IsFence() {
+		return decoded, nil
+	}
+	if f.model.events == nil {
+		return nil, fmt.Errorf("replay event %d of %q: %w: %q: Type.Events is missing", ev.SequenceNr, f.pid, codec.ErrUnknown, ev.Manifest)
+	}
+	if decoded, err = f.model.events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
+		return nil, fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
+	}
+	return decoded, f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata, Recovering: true})
 }
 
 // applyAll applies the events to which one stored event decodes.
@@ -261,7 +268,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 	}
 	f := newFolding(e.host, e.id(), e.pid())
 	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
-	err := f.run(ctx)
+	err := f.fromStandby(ctx, e.host)
 	stop()
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -272,7 +279,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 	}
 	cancel(nil)
 	if rt.obs.Recovery != nil {
-		info.SequenceNr, info.SnapshotNr, info.Events = f.seqNr, f.snapshot, f.replayed
+		info.SequenceNr, info.SnapshotNr, info.Events, info.Prepared = f.seqNr, f.snapshot, f.replayed, f.prepared
 		info.Duration, info.Err = time.Since(asked), err
 		rt.observe(func() { rt.obs.Recovery(info) })
 	}

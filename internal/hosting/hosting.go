@@ -204,6 +204,8 @@ func (m Message) AnswerEncoded(data []byte) { m.Answer(EncodedReply(data), nil) 
 // Sharding connects package sharding with the entities of one type on this node.
 type Sharding struct {
 	Hooks Hooks
+	// Follow makes the host a standby for entities of other nodes, see Host.Follow. Defaults to nil.
+	Follow *Follow
 	// Host is set when the entities are hosted with options that Shard has changed.
 	Host Host
 }
@@ -296,6 +298,28 @@ type Host interface {
 	// Wake is eventsourcing.Local.Wake for the entities that covers accepts. It starts them through
 	// Hooks.Route.
 	Wake(ctx context.Context, covers func(id string) bool) (started int, err error)
+	// Follow keeps the states of the entities that Sharding.Follow selects, until ctx ends: it applies
+	// each of their events when the journal has stored it. A recovery of such an entity on this node
+	// begins with its state. It does nothing without Sharding.Follow. It is called once.
+	Follow(ctx context.Context)
+	// Unfollow drops the states that Follow.Covers no longer selects.
+	Unfollow()
+	// Followed returns the position in the journal up to which Follow has applied all events, and the
+	// number of states.
+	Followed() (journal.Offset, int)
+	// Peek passes the state of a followed entity to read, unless the state lacks events that were
+	// stored longer ago than the given time. It reports whether it has called read, which must not
+	// change the state or keep a part of it.
+	Peek(id string, within time.Duration, read func(state any)) bool
+}
+
+// Follow selects entities of other nodes whose states a host keeps.
+type Follow struct {
+	// Covers reports whether the host keeps the state of an entity. It must not block. Its result may
+	// change, see Host.Unfollow.
+	Covers func(id string) bool
+	// Limit is the number of states. Above it, the host drops those with the oldest events. At least 1.
+	Limit int
 }
 
 // Propagation carries values of a context with a command, see eventsourcing.Observer. An

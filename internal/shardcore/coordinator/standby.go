@@ -1,0 +1,68 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+// maxStandbys is the maximum of Config.Standbys.
+const maxStandbys = 9
+
+// IsStandby reports whether a node is a standby of a shard, or its home. The standbys of a shard are
+// the count+1 nodes with the highest weights (rendezvous hashing), apart from the home: so a shard has
+// count standbys, or count+1 if its home is another node. Each node computes this from the members
+// that may host the type, without a message. When a node leaves, the standbys that remain stay the
+// same.
+func IsStandby(shard Shard, n identity.Node, nodes []identity.Node, count int) bool {
+	before, own := 0, weight(shard, n)
+	for _, other := range nodes {
+		if other != n && heavier(weight(shard, other), own, other, n) {
+			if before++; before > count {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func heavier(a, b uint64, na, nb identity.Node) bool {
+	return a > b || a == b && na.Compare(nb) < 0
+}
+
+// weight hashes a shard and the name of a node, which a restarted node keeps.
+func weight(shard Shard, n identity.Node) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(n.Name)) // it never returns an error
+	x := h.Sum64() + uint64(shard)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// promoted returns the standby that becomes the home of a shard: the one that has applied most of the
+// journal, and of several the one with the highest weight. It returns false if no standby may host.
+func (m *Machine) promoted(shard Shard, view *allocation.View) (identity.Node, bool) {
+	fit := make([]identity.Node, 0, len(view.Regions))
+	for _, r := range view.Regions {
+		if view.MayHost(r.Node) && !has(view.Unreachable, r.Node) && !m.unavailable(r.Node) {
+			fit = append(fit, r.Node)
+		}
+	}
+	fit = slices.DeleteFunc(fit, func(n identity.Node) bool { return !IsStandby(shard, n, fit, m.cfg.Standbys) })
+	if len(fit) == 0 {
+		return identity.Node{}, false
+	}
+	return slices.MaxFunc(fit, func(a, b identity.Node) int {
+		if c := m.followed[a].Compare(m.followed[b]); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(weight(shard, a), weight(shard, b)), b.Compare(a))
+	}), true
+}
