@@ -101,6 +101,10 @@ func (s *standby) run(ctx context.Context, q journal.Querier) {
 		case <-ctx.Done():
 		}
 	}
+	var criteria journal.Criteria
+	if s.host.model.naming.to == nil {
+		criteria.Types = []string{s.host.model.name}
+	}
 	var after journal.Offset
 	for started := false; ctx.Err() == nil; {
 		if !started {
@@ -112,7 +116,7 @@ func (s *standby) run(ctx context.Context, q journal.Querier) {
 			after, started = end, true
 		}
 		asked := time.Now()
-		page, err := q.Query(ctx, journal.Criteria{Types: []string{s.host.model.name}}, after)
+		page, err := q.Query(ctx, criteria, after)
 		if err != nil {
 			retry(err)
 			continue
@@ -143,7 +147,10 @@ func (s *standby) run(ctx context.Context, q journal.Querier) {
 // apply applies an event to the state of its entity. If the state is not held or lacks an event, it
 // is read in the background.
 func (s *standby) apply(ctx context.Context, ev *journal.Envelope) {
-	id := cutID(ev.ID, s.host.model.name)
+	id, ok := s.host.model.naming.entityID(ev.ID)
+	if !ok {
+		return
+	}
 	if !s.follow.Covers(id) || s.host.find(id) != nil {
 		s.drop(id)
 		return
@@ -152,7 +159,7 @@ func (s *standby) apply(ctx context.Context, ev *journal.Envelope) {
 	defer s.mu.Unlock()
 	h := s.held[id]
 	if h == nil {
-		h = &held{folding: newFolding(s.host, ev.ID), id: id}
+		h = &held{folding: newFolding(s.host, id, ev.ID), id: id}
 		h.place = s.order.PushBack(h)
 		s.held[id] = h
 		s.evict()
@@ -257,7 +264,7 @@ func (f *folding) fromStandby(ctx context.Context, host *host) error {
 	if s == nil || f.opts != (Recovery{}) {
 		return f.run(ctx)
 	}
-	h := s.take(cutID(f.pid, f.model.name))
+	h := s.take(f.id)
 	if h == nil {
 		return f.run(ctx)
 	}

@@ -17,9 +17,10 @@ import (
 // tenancy is the time from Host to the end of the region. The shell remains when a region is closed,
 // because it routes the commands of the node, and runs the coordinator if the node is the oldest.
 type tenancy struct {
-	host   hosting.Host // nil on a proxy
-	done   chan struct{}
-	reason atomic.Pointer[error] // of an escalation; nil for none
+	host          hosting.Host // nil on a proxy
+	done          chan struct{}
+	reason        atomic.Pointer[error] // of an escalation; nil for none
+	stopFollowing context.CancelFunc    // nil without standbys
 }
 
 // host returns the entities of this node, nil on a proxy.
@@ -86,6 +87,9 @@ func (s *shell) withdraw(ctx context.Context, t *tenancy) error {
 	case <-s.ctx.Done():
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	}
+	if t.stopFollowing != nil {
+		t.stopFollowing()
 	}
 	if t.host != nil {
 		if failed := t.host.Close(ctx); err == nil {

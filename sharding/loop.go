@@ -86,7 +86,13 @@ func (s *shell) handle(it *item) {
 	}
 }
 
-func (s *shell) step(in shardcore.Input) { s.applyAndContinue(s.machine.Step(s.now(), in)) }
+func (s *shell) step(in shardcore.Input) {
+	if s.standbys != nil {
+		position, _ := s.host().Followed()
+		s.machine.SetFollowed(string(position))
+	}
+	s.applyAndContinue(s.machine.Step(s.now(), in))
+}
 
 // applyAndContinue applies effects, then steps the machine with the inputs that result.
 func (s *shell) applyAndContinue(e shardcore.Effects) {
@@ -112,6 +118,9 @@ func (s *shell) updateMembers() {
 		closeOnce(s.nodeEnded)
 	} else {
 		in.Members = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
+		if s.standbys != nil && s.standbys.update(state.Members, s.opts.Role) {
+			s.background.Go(s.host().Unfollow)
+		}
 	}
 	s.step(in)
 	if !state.Suspended && (state.Joined || state.Stopped) {

@@ -59,6 +59,13 @@ type Options struct {
 	// Defaults to the minimum of the cluster: to the entry of MinMembersOfRole for Role, or to
 	// MinMembers if Role is empty, both of cluster.Settings. Without them it defaults to 1.
 	MinMembers int
+	// Standbys is the number of nodes that keep the states of a shard's entities ready, besides the home
+	// of the shard. A standby follows the events in the journal, which must implement journal.Querier.
+	// It handles no commands. If the home of a shard is removed from the cluster, the standby that has
+	// applied most events becomes the home, and an entity starts after it has read only the events
+	// that the standby lacks. Each standby reads all events of the type. All nodes should have the same
+	// value. Defaults to 0, at most 9.
+	Standbys int
 	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
 	// Passivation decides when idle entities leave memory. An entity that has work to do, such as a
@@ -129,6 +136,9 @@ type Tuning struct {
 	BufferSize int
 	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
 	MaxStarts int
+	// StandbyEntities is how many states a node keeps as a standby. Above it, the states with the oldest
+	// events are dropped. Defaults to 100,000.
+	StandbyEntities int
 	// RecoverNumber is how many remembered entities, and entities with pending work, a node starts in
 	// each RecoverInterval. Defaults to 0: all at once, within MaxStarts.
 	RecoverNumber int
@@ -209,6 +219,7 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 	o.MinMembers = cmp.Or(o.MinMembers, node.MinMembers(o.Role))
 	t := &o.Tuning
 	t.BufferSize = cmp.Or(t.BufferSize, 100_000)
+	t.StandbyEntities = cmp.Or(t.StandbyEntities, 100_000)
 	t.HandOffTimeout = cmp.Or(t.HandOffTimeout, time.Minute)
 	t.RetryInterval = cmp.Or(t.RetryInterval, 2*time.Second)
 	t.LoadTimeout = cmp.Or(t.LoadTimeout, 5*time.Second)
@@ -251,6 +262,12 @@ func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	errs.Join(err, "Settings", "Options.Passivation")
 	if o.Tuning.BufferSize < 1 || o.Tuning.BufferSize > region.MaxBuffer {
 		errs.Addf("Options.Tuning.BufferSize", "is %d, it must be from 1 to %d", o.Tuning.BufferSize, region.MaxBuffer)
+	}
+	if o.Standbys < 0 || o.Standbys > coordinator.MaxStandbys {
+		errs.Addf("Options.Standbys", "is %d, it must be from 0 to %d", o.Standbys, coordinator.MaxStandbys)
+	}
+	if o.Tuning.StandbyEntities < 1 {
+		errs.Addf("Options.Tuning.StandbyEntities", "is %d, it must be at least 1", o.Tuning.StandbyEntities)
 	}
 	for _, n := range []field[int]{{"MinMembers", o.MinMembers}, {"Tuning.MaxStarts", o.Tuning.MaxStarts}, {"Tuning.RecoverNumber", o.Tuning.RecoverNumber}} {
 		if n.value < 0 || n.value > region.MaxBuffer {
@@ -308,7 +325,7 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 			Lease: o.Lease, LeaseRetry: t.LeaseRetryInterval,
 		},
 		Coordinator: coordinator.Config{
-			ReadsLoad: readsLoad(o.Strategy), Shards: o.Shards, MinRegions: o.MinMembers, HandOffAtOnce: o.HandOff == HandOffAtOnce, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
+			ReadsLoad: readsLoad(o.Strategy), Shards: o.Shards, Standbys: o.Standbys, MinRegions: o.MinMembers, HandOffAtOnce: o.HandOff == HandOffAtOnce, RemovalMargin: node.RemovalMargin, RetryInterval: t.RetryInterval,
 			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.SaveTimeout,
 		},
 		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,

@@ -64,12 +64,13 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 		if s.wakeStore != nil {
 			hooks.PendingWork, hooks.WorkSettled = s.pendingWork, s.workSettled
 		}
-		connection, options := &hosting.Sharding{Hooks: hooks}, opts.Host
+		connection, options := &hosting.Sharding{Hooks: hooks, Follow: s.follow()}, opts.Host
 		hosting.Shard(&options, connection)
 		if entities, err = eventsourcing.HostWith(rt, typ, options); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		t.host = connection.Host
+		s.startFollowing(t)
 		return entities, nil
 	})
 	if err != nil {
@@ -284,6 +285,8 @@ type State struct {
 	Mismatch error
 	// Shards are the shards that this node hosts, sorted by number.
 	Shards []ShardState
+	// Prepared is how many states this node keeps as a standby, see Options.Standbys.
+	Prepared int
 	// Waiting is how many commands wait for homes, shards or entities.
 	Waiting int
 	// Asks is how many replies of other nodes are outstanding, for all types.
@@ -330,6 +333,9 @@ func (r *Region[S]) State(ctx context.Context) (state State, err error) {
 	})
 	if err != nil {
 		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
+	}
+	if s.standbys != nil {
+		_, state.Prepared = s.host().Followed()
 	}
 	state.Mismatch = s.mismatchErr()
 	state.Unanswered = s.unanswered.Load()

@@ -35,6 +35,7 @@ type shell struct {
 	carrier        hosting.Carrier
 	proxy          bool
 	hosted         atomic.Pointer[tenancy]
+	standbys       *standbys // nil without Options.Standbys, and on a proxy
 	store          CoordinatorStore
 	rememberStore  RememberStore // nil if entities are not remembered
 	wakeStore      RememberStore // the index of entities with pending work; nil for none
@@ -110,6 +111,9 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	s.commandCtx = context.Background()
 	if proxy {
 		return s, nil
+	}
+	if opts.Standbys > 0 && !opts.ProxyOnly {
+		s.standbys = newStandbys(node.Self(), opts.Standbys, opts.Shards)
 	}
 	scope := Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}
 	if s.store, err = openStore(opts.State.OpenCoordinator, scope); err != nil {

@@ -270,6 +270,9 @@ func (m *Machine) Silence() time.Duration { return m.region.Silence() }
 // Home returns the home of a shard, if it is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) { return m.region.Home(s) }
 
+// SetFollowed is region.Machine.SetFollowed.
+func (m *Machine) SetFollowed(position string) { m.region.SetFollowed(position) }
+
 // Hosted returns the shards of this node, sorted, including failed ones.
 func (m *Machine) Hosted() []Shard { return m.region.Hosted() }
 

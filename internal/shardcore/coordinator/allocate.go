@@ -101,7 +101,7 @@ func (m *Machine) askHomes() {
 		return
 	}
 	m.strategyCall.id = m.id()
-	free := m.takePinned()
+	free := m.takeDecided(&view)
 	if len(free) == 0 { // the strategy has nothing to decide
 		m.homesChosen(HomesChosen{ID: m.strategyCall.id})
 		m.decide()
@@ -154,8 +154,8 @@ func (m *Machine) homesChosen(in HomesChosen) {
 	var homes homeList
 	var none []Shard
 	next := m.nextState()
-	free := len(m.strategyCall.shards) - len(m.strategyCall.pinned)
-	chosen := slices.Concat(in.Homes[:min(free, len(in.Homes))], make([]identity.Node, max(0, free-len(in.Homes))), m.strategyCall.pinned)
+	free := len(m.strategyCall.shards) - len(m.strategyCall.decided)
+	chosen := slices.Concat(in.Homes[:min(free, len(in.Homes))], make([]identity.Node, max(0, free-len(in.Homes))), m.strategyCall.decided)
 	for i, s := range m.strategyCall.shards {
 		n := chosen[i]
 		if _, known := next.Region(n); !known || m.unavailable(n) {
@@ -250,6 +250,7 @@ type allocationRequest struct {
 	stage      stage
 	first      identity.Node
 	requesters []identity.Node // sorted
+	removed    identity.Node   // the home that was removed; zero for a shard without such a home
 }
 
 // allocationRequests are the shards that need a home. Each list has the shards of its stage in
@@ -329,9 +330,9 @@ func (w *allocationRequests) postpone(shards []Shard, until time.Duration) {
 // strategyCall is the call of the strategy. At most one call runs at a time. The next call starts
 // while the previous answer is being stored, because its view includes that answer.
 type strategyCall struct {
-	id     uint64 // 0 is none
-	shards []Shard
-	pinned []identity.Node // the homes of the last shards, which are pinned
+	id      uint64 // 0 is none
+	shards  []Shard
+	decided []identity.Node // the homes of the last shards, for which the strategy is not called
 }
 
 // answered is the ID of a call whose answer is not decided yet. No call has this ID.
@@ -373,12 +374,13 @@ func (m *Machine) probed(view *allocation.View) bool {
 // startProbe sends the probes. It does not wait for regions that did not respond to the last probe.
 func (m *Machine) startProbe(view *allocation.View) {
 	m.probe = probe{round: m.nextRound(), due: m.now + m.cfg.ProbeTimeout}
+	clear(m.followed)
 	m.silent = slices.DeleteFunc(m.silent, func(n identity.Node) bool {
 		_, found := allocation.Find(view.Regions, n)
 		return !found
 	})
 	for _, r := range view.Regions {
-		if r.Node == m.cfg.Self || has(view.Unreachable, r.Node) || !m.isRegistered(r.Node) { // an unregistered region has just sent its registration, which is being stored
+		if r.Node == m.cfg.Self && m.cfg.Standbys == 0 || has(view.Unreachable, r.Node) || !m.isRegistered(r.Node) { // an unregistered region has just sent its registration, which is being stored
 			continue
 		}
 		if !has(m.silent, r.Node) {
@@ -396,6 +398,9 @@ func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	m.silent = without(m.silent, n)
 	if msg.Kind == Register || msg.Kind == Hosted && msg.Round == m.probe.round {
 		m.probe.waiting = without(m.probe.waiting, n)
+		if msg.Followed != "" {
+			m.followed[n] = msg.Followed
+		}
 	}
 }
 

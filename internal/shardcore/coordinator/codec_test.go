@@ -50,6 +50,7 @@ func messages() []coordinator.Message {
 			},
 		}},
 		{Kind: coordinator.Hosted, Type: "account", Load: &coordinator.Load{}},
+		{Kind: coordinator.Hosted, Type: "account", Term: 3, Round: 2, Instance: 1, Followed: "1:40000"},
 	}
 }
 
@@ -97,11 +98,11 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 			t.Errorf("decode value %d: %v", i, err)
 		}
 		more := []byte{1, 2, 3}
-		if !strings.HasPrefix(name, "events") && e[0] == 0x10 {
-			more = append([]byte{0, 0, 0}, more...) // the settings or the pins of 1.1, the load of 1.2, Settings.Wake of 1.3
-		}
-		if strings.HasPrefix(name, "messages") && e[0] > 0x10 {
-			more = append([]byte{0}, more...) // Settings.Wake of 1.3
+		switch {
+		case strings.HasPrefix(name, "messages"):
+			more = append(make([]byte, 4), more...) // the fields of 1.1 to 1.4
+		case strings.HasPrefix(name, "states") && e[0] == 0x10:
+			more = append([]byte{0}, more...) // the pins of 1.1
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {

@@ -42,6 +42,9 @@ type Config struct {
 	ReadsLoad bool
 	// Settings must be equal to those of each region that sends its settings.
 	Settings Settings
+	// Standbys is the number of standbys of a shard. If the home of a shard is removed, a standby becomes
+	// the home, and the strategy has no influence. Defaults to 0, at most 9.
+	Standbys int
 	// Remember stores which shards have ever had a home. Such shards get a home again without a request.
 	Remember bool
 	// RemovalMargin returns the time between the removal of a node, from a cluster with a number of
@@ -94,6 +97,9 @@ func (c Config) validate() error {
 		errs.Addf("Config.Settings", "has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
 	fielderror.NotNegative(&errs, "Config.MinRegions", c.MinRegions)
+	if c.Standbys < 0 || c.Standbys > MaxStandbys {
+		errs.Addf("Config.Standbys", "is %d, it must be from 0 to %d", c.Standbys, MaxStandbys)
+	}
 	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
 	fielderror.NotNegative(&errs, "Config.HandOffTimeout", c.HandOffTimeout)
 	fielderror.NotNegative(&errs, "Config.StartTimeout", c.StartTimeout)

@@ -20,9 +20,10 @@ type driver struct {
 	t          *testing.T
 	m          *coordinator.Machine
 	now        time.Duration
-	hold       bool     // Save is not answered
-	mute       bool     // AskStrategy is not answered
-	still      []string // nodes that do not respond to probes
+	hold       bool              // Save is not answered
+	mute       bool              // AskStrategy is not answered
+	still      []string          // nodes that do not respond to probes
+	followed   map[string]string // the positions of standbys in the responses of other nodes
 	state      coordinator.State
 	rev        uint64
 	remembered []shard
@@ -153,7 +154,7 @@ func (d *driver) apply(e coordinator.Effects) {
 	var probed []coordinator.Outgoing // answered at the end
 	defer func() {
 		for _, o := range probed {
-			d.receive(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
+			d.receive(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round, Followed: d.followed[o.To.Name]})
 		}
 	}()
 	if e.Load != 0 {

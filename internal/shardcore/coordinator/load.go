@@ -51,6 +51,9 @@ const (
 )
 
 func appendLoad(dst []byte, l *Load) []byte {
+	if l == nil {
+		return append(dst, 0)
+	}
 	dst = append(dst, 1)
 	time := func(t time.Duration) {
 		dst = binary.AppendUvarint(dst, min(uint64(max(0, t.Microseconds())), maxLoadTime))

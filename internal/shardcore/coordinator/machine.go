@@ -57,6 +57,7 @@ type Machine struct {
 	unstarted    map[Shard]uint64 // the round of the last Host of shards that have not started
 	hostCommands []hostCommand
 
+	followed      map[identity.Node]string // of the running probe, with Config.Standbys
 	moving        map[Shard]*handOff
 	handOffs      []*handOff
 	handedOff     int    // number of shards whose hand-off has begun
@@ -72,7 +73,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	return &Machine{
 		cfg: cfg.withDefaults(), ids: cfg.FirstID, load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
-		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{},
+		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, followed: map[identity.Node]string{},
 		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil
 }

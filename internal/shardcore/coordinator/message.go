@@ -113,6 +113,9 @@ type Message struct {
 	// Load is the load of the sender, in a Hosted that answers no Host. Older versions do not send
 	// it, and skip it. Nil for none.
 	Load *Load
+	// Followed is the position in the journal up to which the standbys of the sender have applied all
+	// events, in Hosted. It is empty without standbys. At most MaxSetting bytes.
+	Followed string
 }
 
 // Home is a region and the shards that it hosts.
@@ -125,6 +128,8 @@ type Home struct {
 func AppendMessage(dst []byte, m Message) []byte {
 	v := byte(version)
 	switch {
+	case m.Followed != "":
+		v = followedVersion
 	case m.Settings.Wake != "":
 		v = wakeVersion
 	case m.Load != nil:
@@ -145,11 +150,14 @@ func AppendMessage(dst []byte, m Message) []byte {
 	if v >= settingsVersion {
 		dst = appendSettings(dst, m.Settings)
 	}
-	if v == messageVersion || v == wakeVersion && m.Kind == Hosted {
+	if v >= messageVersion && m.Kind == Hosted {
 		dst = appendLoad(dst, m.Load)
 	}
 	if v >= wakeVersion {
 		dst = appendSetting(dst, m.Settings.Wake)
+	}
+	if v >= followedVersion {
+		dst = appendSetting(dst, m.Followed)
 	}
 	return dst
 }
@@ -165,7 +173,7 @@ func MessageType(b []byte) (string, error) {
 
 // DecodeMessage decodes the result of AppendMessage. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := wire.NewReader(b, wakeVersion, MaxBytes, ErrMalformed)
+	r := wire.NewReader(b, followedVersion, MaxBytes, ErrMalformed)
 	m := Message{Kind: Kind(r.Byte("kind"))}
 	if r.Err() == nil && (m.Kind == 0 || m.Kind >= kinds) {
 		r.Fail("unknown %v", m.Kind)
@@ -189,6 +197,9 @@ func DecodeMessage(b []byte) (Message, error) {
 	if r.Err() == nil && r.Minor() >= wakeVersion&0xf {
 		m.Settings.Wake = readSetting(r)
 	}
+	if r.Err() == nil && r.Minor() >= followedVersion&0xf {
+		m.Followed = readSetting(r)
+	}
 	if err := r.End(); err != nil {
 		return Message{}, err
 	}
@@ -205,6 +216,7 @@ const (
 	settingsVersion = 0x11 // with settings
 	messageVersion  = 0x12 // with settings and, in Hosted, the load
 	wakeVersion     = 0x13 // with Settings.Wake after the other fields
+	followedVersion = 0x14 // with Followed after the other fields
 )
 
 // MaxBytes is the maximum length of an encoded message, event or state.

@@ -235,21 +235,32 @@ func (m *Machine) isStarting(s Shard) bool {
 	return starting
 }
 
-// takePinned moves the shards whose pin determines the home to the end of the shards of the
-// strategy call, and sets their homes. It returns the other shards.
-func (m *Machine) takePinned() (free []Shard) {
+// takeDecided moves the shards whose pin or whose standbys determine the home to the end of the shards
+// of the strategy call, and sets their homes. It returns the other shards.
+func (m *Machine) takeDecided(view *allocation.View) (free []Shard) {
 	call := &m.strategyCall
-	var pinned []Shard
+	var decided []Shard
 	for _, s := range call.shards {
-		node, found := m.state.Pin(s)
-		n, fit := m.pinTarget(node)
-		if !found || !fit {
+		n, ok := m.pinnedHome(s)
+		if removed := m.requests.byShard[s].removed; !ok && m.cfg.Standbys > 0 && removed.UID != 0 {
+			n, ok = m.promoted(s, removed, view)
+		}
+		if !ok {
 			free = append(free, s)
 			continue
 		}
-		pinned = append(pinned, s)
-		call.pinned = append(call.pinned, n)
+		decided = append(decided, s)
+		call.decided = append(call.decided, n)
 	}
-	call.shards = slices.Concat(free, pinned)
+	call.shards = slices.Concat(free, decided)
 	return free
+}
+
+// pinnedHome returns the node of a pinned shard, if the node can host it.
+func (m *Machine) pinnedHome(s Shard) (identity.Node, bool) {
+	node, found := m.state.Pin(s)
+	if !found {
+		return identity.Node{}, false
+	}
+	return m.pinTarget(node)
 }

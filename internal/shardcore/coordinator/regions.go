@@ -249,6 +249,9 @@ func (m *Machine) regionTerminated(n identity.Node, shards []Shard) {
 	for _, s := range shards {
 		delete(m.unstarted, s)
 		m.requestNewHome(s)
+		if at := m.requests.byShard[s]; at != nil {
+			at.removed = n
+		}
 	}
 	if m.stopping && n == m.cfg.Self {
 		m.stop(Terminated)

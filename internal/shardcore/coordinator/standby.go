@@ -7,13 +7,14 @@ import (
 	"cmp"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// maxStandbys is the maximum of Config.Standbys.
-const maxStandbys = 9
+// MaxStandbys is the maximum of Config.Standbys.
+const MaxStandbys = 9
 
 // IsStandby reports whether a node is a standby of a shard, or its home. The standbys of a shard are
 // the count+1 nodes with the highest weights (rendezvous hashing), apart from the home: so a shard has
@@ -46,23 +47,27 @@ func weight(shard Shard, n identity.Node) uint64 {
 	return x ^ x>>31
 }
 
-// promoted returns the standby that becomes the home of a shard: the one that has applied most of the
-// journal, and of several the one with the highest weight. It returns false if no standby may host.
-func (m *Machine) promoted(shard Shard, view *allocation.View) (identity.Node, bool) {
-	fit := make([]identity.Node, 0, len(view.Regions))
+// promoted returns the standby that becomes the home of a shard after the removal of another home: the
+// one that has applied most of the journal, and of several the one with the highest weight. It returns
+// false if no standby may host.
+func (m *Machine) promoted(shard Shard, removed identity.Node, view *allocation.View) (identity.Node, bool) {
+	before := make([]identity.Node, 1, len(view.Regions)+1)
+	before[0] = removed
 	for _, r := range view.Regions {
-		if view.MayHost(r.Node) && !has(view.Unreachable, r.Node) && !m.unavailable(r.Node) {
-			fit = append(fit, r.Node)
-		}
+		before = append(before, r.Node)
 	}
-	fit = slices.DeleteFunc(fit, func(n identity.Node) bool { return !IsStandby(shard, n, fit, m.cfg.Standbys) })
+	fit := slices.DeleteFunc(slices.Clone(before[1:]), func(n identity.Node) bool {
+		return !IsStandby(shard, n, before, m.cfg.Standbys) || !view.MayHost(n) || has(view.Unreachable, n)
+	})
 	if len(fit) == 0 {
 		return identity.Node{}, false
 	}
 	return slices.MaxFunc(fit, func(a, b identity.Node) int {
-		if c := m.followed[a].Compare(m.followed[b]); c != 0 {
-			return c
-		}
-		return cmp.Or(cmp.Compare(weight(shard, a), weight(shard, b)), b.Compare(a))
+		return cmp.Or(compareFollowed(m.followed[a], m.followed[b]), cmp.Compare(weight(shard, a), weight(shard, b)), b.Compare(a))
 	}), true
+}
+
+// compareFollowed compares positions in the journal, as journal.Offset.Compare does.
+func compareFollowed(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }

@@ -66,7 +66,7 @@ func (m *Machine) handleHost(from identity.Node, msg coordinator.Message) {
 		m.send(from, coordinator.Message{Kind: coordinator.GracefulShutdown})
 	}
 	if len(done) > 0 || len(msg.Shards) == 0 {
-		m.send(from, coordinator.Message{Kind: coordinator.Hosted, Term: msg.Term, Round: msg.Round, Shards: done})
+		m.send(from, coordinator.Message{Kind: coordinator.Hosted, Term: msg.Term, Round: msg.Round, Shards: done, Followed: m.followed})
 	}
 }
 

@@ -23,6 +23,8 @@ type Machine struct {
 	out     Effects
 	members []identity.Member
 
+	followed string // see SetFollowed
+
 	term             uint64
 	coordinatorNode  identity.Node   // the sender of the last message of that term
 	checkTermAt      time.Duration   // earliest time of the next CheckTerm
@@ -197,6 +199,10 @@ func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
 
 // Stopping reports whether the region was stopped by force.
 func (m *Machine) Stopping() bool { return m.stopping }
+
+// SetFollowed sets the position that the standbys of this node have reached, see
+// coordinator.Message.Followed.
+func (m *Machine) SetFollowed(position string) { m.followed = position }
 
 // Hosted returns the shards on this node, sorted.
 func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosted)) }
