@@ -240,7 +240,7 @@ func TestAcknowledgedWorkIsInIndex(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			in(t, func(w *world) {
-				rnd := rand.New(rand.NewPCG(seed, 1))
+				rnd, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2)) // faults belongs to the stores
 				stores := &wakeStores{RememberStores: sharding.JournalStores{Journal: w.journal}}
 				opts := sharding.Options{Shards: 2, Wake: stores, Tuning: sharding.Tuning{RestartBackoff: time.Second}}
 				far := time.Now().Add(1000 * time.Hour)
@@ -249,7 +249,7 @@ func TestAcknowledgedWorkIsInIndex(t *testing.T) {
 					a := w.open("a", make(chan string, 100), opts)
 					w.up(a.host)
 					w.must(a.couriers.AwaitReady(w.Context()))
-					stores.set(func() bool { return rnd.IntN(2) == 0 })
+					stores.set(func() bool { return faults.IntN(2) == 0 })
 					type outcome struct {
 						id   string
 						work bool
