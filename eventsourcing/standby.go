@@ -57,7 +57,7 @@ const (
 // newStandby returns the standby of a host. The error matches ErrInvalid if the type or the journal does
 // not permit it.
 func newStandby(h *host, f hosting.Follow) (*standby, error) {
-	_, ok := journal.As[journal.Querier](h.storage.journal)
+	_, ok := journal.As[journal.Querier](h.journal)
 	switch {
 	case !ok || h.model.events == nil:
 		return nil, fmt.Errorf("%w: a standby needs Type.Events and a journal with queries", ErrInvalid)
@@ -77,7 +77,7 @@ func newStandby(h *host, f hosting.Follow) (*standby, error) {
 // Follow implements hosting.Host.
 func (h shardedHost) Follow(ctx context.Context) {
 	if s := h.standby; s != nil {
-		querier, _ := journal.As[journal.Querier](h.storage.journal) // newStandby has checked it
+		querier, _ := journal.As[journal.Querier](h.journal) // newStandby has checked it
 		s.run(ctx, querier)
 		s.loads.wait()
 	}

@@ -366,7 +366,7 @@ func TestStandbyAgainstFold(t *testing.T) {
 	for seed := range effort.Count(5, 20, 200) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { standbyAgainstFold(t, uint64(seed)) }) //nolint:gosec // not negative
+			synctest.Test(t, func(t *testing.T) { standbyAgainstFold(t, uint64(seed)) })
 		})
 	}
 }

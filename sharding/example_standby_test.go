@@ -41,7 +41,7 @@ func ExampleOptions_standbys() {
 		for wait := 0; wait < 100 && balance == 0; wait++ {
 			b.region.ReadStandby("42", time.Minute, func(account *Account) { balance = account.Balance })
 			a.region.ReadStandby("42", time.Minute, func(account *Account) { balance = account.Balance }) // if its shard is on b
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		}
 		if balance > 0 {
 			fmt.Println("a standby reads the account:", balance == 10*deposits)
