@@ -97,7 +97,7 @@ func wrapped() map[string]error {
 
 // never are the errors that no Ask returns: those of signals, of settings and of other calls.
 const never = `eventsourcing.ErrNoSnapshots eventsourcing.ErrNotCovered
-sharding.ErrNoRegion sharding.ErrNotReady sharding.ErrMismatch sharding.ErrUndrained sharding.ErrNoCoordinator sharding.ErrCannotMove
+sharding.ErrNoRegion sharding.ErrNotReady sharding.ErrMismatch sharding.ErrUndrained sharding.ErrNoCoordinator sharding.ErrCannotMove sharding.ErrRescaling
 sharding.ErrFenced sharding.ErrConflict sharding.ErrInvalid`
 
 // statusLine is a line of the table: a status without its code, and the code.

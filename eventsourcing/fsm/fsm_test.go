@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,24 @@ type scene struct {
 	saved   *inmem.SnapshotStore
 	rt      *eventsourcing.Runtime
 	lamps   *eventsourcing.Local[lamp, any]
-	notes   []string
+
+	mu    sync.Mutex
+	notes []string
+}
+
+func (s *scene) note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, text)
+}
+
+// takeNotes returns the notes since the last call.
+func (s *scene) takeNotes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notes := s.notes
+	s.notes = nil
+	return notes
 }
 
 func newScene(t *testing.T) *scene {
@@ -64,11 +82,11 @@ func newScene(t *testing.T) *scene {
 		Apply:    func(l *lamp, e lit) { l.Texts = append(l.Texts, e.Text) },
 		Handlers: []fsm.Handler[lamp, lit, mode]{fsm.On("", fsm.In(do, closed, open))},
 		Timeouts: []fsm.Timeout[lamp, lit, mode]{fsm.OnTimeout(open, func(l *lamp, ctx *lampOver) lampOverTo {
-			l.scene.notes = append(l.scene.notes, "timeout")
+			l.scene.note("timeout")
 			return ctx.Goto(closed)
 		})},
 		OnTransition: func(l *lamp, from, to mode) {
-			l.scene.notes = append(l.scene.notes, fmt.Sprintf("%s -> %s", from, to))
+			l.scene.note(fmt.Sprintf("%s -> %s", from, to))
 		},
 	}
 	return s
@@ -126,10 +144,9 @@ func (s *scene) expectStored(want ...string) {
 func (s *scene) expectNotes(want ...string) {
 	s.t.Helper()
 	synctest.Wait()
-	if !slices.Equal(s.notes, want) {
-		s.t.Errorf("the notes are %q, want %q", s.notes, want)
+	if notes := s.takeNotes(); !slices.Equal(notes, want) {
+		s.t.Errorf("the notes are %q, want %q", notes, want)
 	}
-	s.notes = nil
 }
 
 // expectState compares the present state, by a command that changes nothing.
@@ -152,7 +169,7 @@ func TestTransitions(t *testing.T) {
 		s.machine.Type.Snapshots.Every = 5
 		s.open()
 		s.must(func(l *lamp, ctx *lampContext) lampMove {
-			return ctx.Goto(open).Applying(lit{"a"}, lit{"b"}).AndThen(func(*lamp) { s.notes = append(s.notes, "then "+strings.Join(l.Texts, "")) })
+			return ctx.Goto(open).Applying(lit{"a"}, lit{"b"}).AndThen(func(*lamp) { s.note("then " + strings.Join(l.Texts, "")) })
 		})
 		s.expectStored("lit", "lit", "refold.fsm.state")
 		s.expectNotes("closed -> open", "then ab")
@@ -220,7 +237,7 @@ func TestTimeouts(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		s.must(func(_ *lamp, ctx *lampContext) lampMove { return ctx.Stay().Applying(lit{"a"}) })
 		s.close()
-		s.notes = nil
+		s.takeNotes()
 		time.Sleep(10 * time.Second)
 		s.open()
 		s.expectState(open, "a")
@@ -233,7 +250,7 @@ func TestTimeouts(t *testing.T) {
 		s.must(goOpen) // the deadline passes while the runtime is closed
 		s.close()
 		time.Sleep(time.Hour)
-		s.notes = nil
+		s.takeNotes()
 		s.open()
 		if n, err := s.lamps.Wake(t.Context()); n != 1 || err != nil {
 			t.Errorf("Wake started %d lamps, %v, want 1", n, err)

@@ -575,7 +575,7 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 // decisions are sent, and all needed shards run at the end.
 func TestOneHome(t *testing.T) {
 	t.Parallel()
-	seeds := effort.Count[uint64](9, 20, 2000)
+	seeds := effort.Count[uint64](14, 20, 2000)
 	for _, register := range []bool{false, true} {
 		for _, remember := range []bool{false, true} {
 			t.Run(fmt.Sprintf("register %t, remember %t", register, remember), func(t *testing.T) {

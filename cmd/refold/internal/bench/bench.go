@@ -126,10 +126,11 @@ func Rows() []Row {
 		{"ddata", "ddata-join", nats, dataJoin, false},
 		{"sharding", "shard-ask", nats, shardAsks, false},
 		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace, false},
-		{"sharding", "load", inmem, shardLoad, false},
+		{"sharding", "shard-load", inmem, shardLoad, false},
 		{"sharding", "shard-move", postgres, shardMove, true},
 		{"sharding", "shard-kill", postgres, shardKill, true},
 		{"sharding", "shard-recall", postgres, shardRecall, true},
+		{"sharding", "shard-standby", postgres, shardStandby, true},
 	}
 }
 
