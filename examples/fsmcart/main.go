@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program fsmcart runs shopping carts as persistent state machines: a customer who adds no item for a
+// Command fsmcart runs shopping carts as persistent state machines. A customer that adds no item for a
 // while becomes inactive, also if the program restarts in the meantime.
 //
 //	go run ./examples/fsmcart

@@ -671,7 +671,7 @@ func (n *node) released(name, value string) {
 	s.acked = max(s.acked, len(seen))
 }
 
-// farewell returns the farewell of an instance, for every other instance.
+// farewell returns the Stopping signal of every second instance.
 func (n *node) farewell() *engine.Envelope {
 	if n.sim.chance(50) {
 		return nil

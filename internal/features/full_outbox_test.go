@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A crier delivers cries that nobody confirms.
+// A crier delivers cries that their receiver does not confirm.
 type (
 	crier struct{ Cries delivery.Outbox[cry] }
 	cry   struct {
