@@ -102,6 +102,7 @@ func TestBackoffsOfEntitiesAndShards(t *testing.T) {
 		if err := a.region.Start(w.Context(), "x"); err == nil {
 			w.Error("an entity was started although it could not be remembered")
 		}
+		synctest.Wait() // the other entity of the shard stops meanwhile
 		w.wantRunning(0, a)
 		w.sleep(2 * time.Second)
 		w.wantRunning(1, a)
