@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,7 @@ type reader struct {
 	*lineView
 
 	s        *scene
+	mu       sync.Mutex
 	lines    []string // the state
 	applied  []string // the calls of apply that succeeded
 	refused  string   // the line for which apply fails
@@ -84,6 +86,8 @@ func (r *reader) apply(v eventsourcing.Viewed[actorEvent]) error {
 	if text == r.refused {
 		return errRefused
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.lines, r.applied = append(r.lines, text), append(r.applied, text)
 	return nil
 }
@@ -101,6 +105,8 @@ func (r *reader) expectUpdate(want ...string) {
 
 func (r *reader) expectApplied(want ...string) {
 	r.s.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !slices.Equal(r.applied, want) {
 		r.s.t.Errorf("the view applied %q, want %q", r.applied, want)
 	}
