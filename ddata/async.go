@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// GetAsync is Get without waiting: it passes the result to done, exactly once. done carries
-// whatever belongs to the request, such as the caller of a service, in its closure.
+// GetAsync is Get without waiting: it passes the result to done, exactly once. The
+// closure of done carries the data of the request, such as the caller of a service.
 //
 // If the result is known at once, GetAsync calls done before it returns. Otherwise a goroutine of
 // the replicator calls done later. Calls of done for several requests may be concurrent and in any

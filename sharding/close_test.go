@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/allocation"
 )
 
 // rehost hosts the diaries of a node again.
@@ -22,12 +23,18 @@ func (w *world) rehost(h *host) {
 	w.must(err)
 }
 
+// measuring is LeastShards, but the nodes report their load.
+type measuring struct{ allocation.LeastShards }
+
+func (measuring) ReadsLoad() bool { return true }
+
 // A region closes under load, also on the node of the coordinator. No write is lost, the node still
 // reaches all diaries, and it can host the type again.
 func TestCloseRegion(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.Shards = 20
+		w.options.Shards, w.options.Standbys = 20, 1
+		w.options.Strategy = sharding.Pure(measuring{})
 		all := w.cluster("a", "b", "c")
 		w.spread(all, 20, 0)
 		const writes = 100

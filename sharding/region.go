@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/store"
 )
 
 // Region is the access of a node to the entities of a type. It hosts the share of the shards that
@@ -36,29 +37,28 @@ type Region[S any] struct {
 
 // Host starts a region: the node hosts entities of a type together with all other nodes that call
 // Host for it. On a node without Options.Role, and with Options.ProxyOnly, Host starts a proxy. It
-// does not wait until the node
-// is a member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of
-// this node; close it after the node.
+// does not wait until the node is a member or a coordinator is found: see Region.AwaitReady. The
+// runtime runs the entities of this node; close it after the node.
 //
-// The region ends with the node, or by Region.Close. When the node shuts down, its shards are handed off to other
-// regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
+// The region ends with the node, or by Region.Close. When the node shuts down, its shards are handed
+// off to other regions first, without loss if other regions exist and cluster.PhaseStopRegions is
+// long enough.
 // The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had already
 // ended.
 func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, typ eventsourcing.Type[S, E], opts Options) (*Region[S], error) {
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
-	opts.hasWork = typ.Events != nil && (len(typ.Parts) > 0 || typ.Deadline != nil) && opts.Host.RecoveryOf == nil && !opts.Host.Recovery.Disabled && opts.Host.Recovery.UpTo == 0 && opts.Host.Recovery.AsOf.IsZero()
+	opts.hasWork = hasWork(typ, &opts.Host)
 	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell, t *tenancy) (entities eventsourcing.Entities[S], err error) { //nolint:contextcheck // the runtime has its own context
 		if opts.ProxyOnly {
-			return remoteOf(typ.Protocol()).Entities(rt, hosting.Listing{Type: typ.Name, Store: opts.Host.Store}, s.route), nil
+			return remoteEntities(s, rt, typ.Protocol(), opts.Host.Store), nil
 		}
 		hooks := hosting.Hooks{
 			Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff, Remembered: s.opts.Remember != nil,
 			Escalated: func(cause error) { s.escalate(t, cause) },
 		}
-		if readsLoad(s.opts.Strategy) {
-			s.loadMeter = newLoadMeter(s)
+		if s.loadMeter != nil {
 			hooks.Meter = s.loadMeter.of
 		}
 		if s.wakeStore != nil {
@@ -79,22 +79,36 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 	return r, nil
 }
 
+// hasWork reports whether entities of a type can have pending work. Entities with a limited recovery
+// are read-only, or begin without their work.
+func hasWork[S, E any](typ eventsourcing.Type[S, E], host *eventsourcing.HostOptions) bool {
+	r := &host.Recovery
+	limited := host.RecoveryOf != nil || r.Disabled || r.UpTo > 0 || !r.AsOf.IsZero()
+	return !limited && typ.Events != nil && (len(typ.Parts) > 0 || typ.Deadline != nil)
+}
+
 // Proxy starts a proxy on a node that hosts no entities of the type. On a node with Options.Role,
 // call Host instead, because the oldest of these nodes runs the coordinator; Proxy returns an error
 // that matches ErrInvalid there. Options.ProxyOnly lets such a node host no entities. If
-// Options.Role is empty, every node must call Host. Options.State is ignored. The runtime propagates the trace context and lists the IDs; it may be nil.
+// Options.Role is empty, every node must call Host. Options.State is ignored. The runtime propagates
+// the trace context and lists the IDs; it may be nil.
 func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
 			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.ProxyOnly there, or set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell, _ *tenancy) (eventsourcing.Entities[S], error) {
-		return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: opts.Host.Store, EntityID: protocol.EntityID}, s.route), nil
+		return remoteEntities(s, rt, protocol, opts.Host.Store), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", protocol.Name, err)
 	}
 	return r, nil
+}
+
+// remoteEntities returns the entities of a type for a node that hosts none.
+func remoteEntities[S any](s *shell, rt *eventsourcing.Runtime, protocol eventsourcing.Protocol[S], db store.DB) eventsourcing.Entities[S] {
+	return remoteOf(protocol).Entities(rt, hosting.Listing{Type: protocol.Name, Store: db, EntityID: protocol.EntityID}, s.route)
 }
 
 func remoteOf[S any](protocol eventsourcing.Protocol[S]) hosting.Remote[eventsourcing.Entities[S], *eventsourcing.Runtime] {

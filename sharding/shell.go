@@ -115,6 +115,9 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	if opts.Standbys > 0 && !opts.ProxyOnly {
 		s.standbys = newStandbys(node.Self(), opts.Standbys, opts.Shards)
 	}
+	if readsLoad(opts.Strategy) && !opts.ProxyOnly {
+		s.loadMeter = newLoadMeter(s)
+	}
 	scope := Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}
 	if s.store, err = openStore(opts.State.OpenCoordinator, scope); err != nil {
 		s.cancel()

@@ -49,14 +49,7 @@ func TestAdoptedHistory(t *testing.T) {
 		if n, asked := eventsourcing.Ask(within(t), tallies.Ref("a"), count{By: 2}); n != 7 || asked != nil {
 			t.Errorf("the reply is %d, %v, want 7", n, asked)
 		}
-		var ids []string
-		for id, err := range tallies.IDs(within(t)) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, id)
-		}
-		if !slices.Equal(ids, []string{"a"}) {
+		if ids := listed(t, tallies); !slices.Equal(ids, []string{"a"}) {
 			t.Errorf("the IDs are %q, want a", ids)
 		}
 		if highest, err := db.Journal().HighestSequenceNr(within(t), "old-a"); highest != 2 || err != nil {
@@ -65,18 +58,32 @@ func TestAdoptedHistory(t *testing.T) {
 	})
 }
 
-// Every node of a cluster finds the adopted history.
+// Every node of a cluster finds the adopted history and lists its entity, also a node with a proxy.
 func TestAdoptedHistoryOfAShardedEntity(t *testing.T) {
 	t.Parallel()
 	f, ctx := threeNodes(t), within(t)
 	storeOld(t, f.db, "old-a")
 	for i, node := range f.nodes {
-		r, err := sharding.Host(ctx, node, f.runtimes[i], adoptedTallies(), sharding.Options{Shards: 10})
+		r, err := sharding.Host(ctx, node, f.runtimes[i], adoptedTallies(), sharding.Options{Shards: 10, ProxyOnly: i == 2})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n, asked := askAgain(ctx, r.Ref("a"), count{}); n != 5 || asked != nil {
 			t.Errorf("node %d: the reply is %d, %v, want 5", i, n, asked)
 		}
+		if ids := listed(t, r); !slices.Equal(ids, []string{"a"}) {
+			t.Errorf("node %d: the IDs are %q, want a", i, ids)
+		}
 	}
+}
+
+func listed(tb testing.TB, tallies eventsourcing.Entities[tally]) (ids []string) {
+	tb.Helper()
+	for id, err := range tallies.IDs(within(tb)) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
 }
