@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
@@ -37,6 +38,7 @@ type world struct {
 	network *inmem.Network
 	log     *journalled
 	nodes   []*cluster.Node
+	downing downing.Settings // of nodes that start later
 }
 
 // in runs a test in a bubble and stops all nodes at the end.
@@ -69,7 +71,7 @@ func (w *world) start(name string, change ...func(*cluster.Config)) *cluster.Nod
 		w.Fatal(err)
 	}
 	cfg := cluster.Config{
-		Cluster: "bank", Carrier: w.network.Carrier(self), Seeds: []string{"a"},
+		Cluster: "bank", Carrier: w.network.Carrier(self), Seeds: []string{"a"}, Downing: w.downing,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
 	for _, f := range change {
