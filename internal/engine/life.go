@@ -287,3 +287,119 @@ func (m *Machine) dropLater(out *Effects) {
 	}
 	m.later = nil
 }
+
+// parting is the end of an instance that handles a farewell before it stops.
+type parting struct {
+	farewell *Envelope // nil after it was decided
+	saves    []*State  // snapshots that the end of the instance waits for
+}
+
+// idle stops the entity if it has no work. An instance with a farewell stops after it has handled the
+// farewell; messages that arrive in the meantime go to the next instance.
+func (m *Machine) idle(farewell *Envelope, out *Effects) {
+	switch {
+	case m.parting != nil || !m.Resting():
+	case farewell == nil:
+		m.stopped(out)
+	default:
+		m.stopping = true
+		m.part(farewell)
+	}
+}
+
+// part records the farewell of the instance, unless the instance has one already.
+func (m *Machine) part(farewell *Envelope) {
+	if farewell != nil && m.parting == nil {
+		m.parting = &parting{farewell: farewell}
+	}
+}
+
+// sayFarewell decides the farewell when nothing else is left to do.
+func (m *Machine) sayFarewell(out *Effects) bool {
+	p := m.parting
+	if p == nil || p.farewell == nil || m.phase != ready || m.head != nil || m.outstanding > 0 || m.stash.n > 0 || m.broken != nil {
+		return false
+	}
+	farewell := p.farewell
+	p.farewell = nil
+	m.decide(farewell, out)
+	return true
+}
+
+// parted reports whether the instance may stop: it has handled its farewell, and the snapshots that
+// were requested since then are saved.
+func (m *Machine) parted() bool {
+	return m.parting == nil || m.parting.farewell == nil && len(m.parting.saves) == 0 && !m.saving
+}
+
+// ends reports whether an instance that was lost stays away, unless messages wait.
+func (m *Machine) ends() bool { return m.draining || m.parting != nil && m.parting.farewell == nil }
+
+// awaitSave lets the end of a parting instance wait for a snapshot.
+func (m *Machine) awaitSave(s *State) {
+	if p := m.parting; p != nil && p.farewell == nil {
+		s.Awaited = true
+		p.saves = append(p.saves, s)
+	}
+}
+
+// saved ends the wait for a snapshot.
+func (m *Machine) saved(s *State) {
+	if s.Request == nil {
+		m.saving = false
+	}
+	if p := m.parting; p != nil {
+		p.saves = slices.DeleteFunc(p.saves, func(o *State) bool { return o == s })
+	}
+}
+
+// Parting reports whether the instance stops after its farewell.
+func (m *Machine) Parting() bool { return m.parting != nil }
+
+func (m *Machine) supervise(cause error) Directive {
+	if m.cfg.Supervise == nil {
+		return Restart
+	}
+	return m.cfg.Supervise(cause)
+}
+
+// fail ends the instance when its events are durable, unless the supervisor resumes it. intact reports
+// whether the state is that of the events.
+func (m *Machine) fail(cause error, intact bool, out *Effects) {
+	if m.failing {
+		return // there is no instance
+	}
+	verdict := m.supervise(cause)
+	if verdict == Resume && intact {
+		out.Cause, out.Resumed = cause, true
+		return
+	}
+	m.broken, m.verdict = cause, verdict
+}
+
+// ended stops an instance if its supervisor has decided so. Messages that wait fail.
+func (m *Machine) ended(verdict Directive, out *Effects) bool {
+	if verdict < Stop {
+		return false
+	}
+	out.Verdict = verdict
+	m.stopped(out)
+	return true
+}
+
+// handleFailure lets the Behavior handle the signal about a failed recovery on an empty state. It reports
+// whether the Behavior stops the entity. The Behavior persists nothing.
+func (m *Machine) handleFailure(signal *Envelope, out *Effects) (stops bool) {
+	if signal == nil {
+		return false
+	}
+	stopping := m.stopping
+	m.failing, m.stopping = true, false
+	defer func() { // also if user code calls runtime.Goexit
+		stops, m.failing, m.stopping = m.stopping, false, stopping
+		m.dropPending()
+	}()
+	m.decide(signal, out)
+	m.advance(out)
+	return stops
+}

@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/internal/testkit/freeport"
@@ -337,4 +339,148 @@ func (s *Server) write() {
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
 		s.tb.Fatalf("natstest: %v", err)
 	}
+}
+
+// Direction is a direction between the servers of a Split. B opens the route to A, so the proxy
+// treats A as the server.
+type Direction = tcpproxy.Direction
+
+const (
+	// AToB is from A to B.
+	AToB = tcpproxy.ToClient
+	// BToA is from B to A.
+	BToA = tcpproxy.ToServer
+)
+
+// Split is a pair of servers whose route passes a proxy. Clients stay connected to their servers
+// during a fault. Call Heal before the next fault.
+type Split struct {
+	A, B  *Server
+	proxy *tcpproxy.Proxy
+	lost  bool // the route has lost bytes
+}
+
+// StartSplit starts two servers with the same users and waits for the route between them.
+func StartSplit(tb testing.TB, cfg Config) *Split {
+	tb.Helper()
+	s := &Split{A: Start(tb, cfg)}
+	s.proxy = tcpproxy.Start(tb, s.A.RouteAddr())
+	cfg.Routes = append(cfg.clone().Routes, s.proxy.Addr())
+	s.B = Start(tb, cfg)
+	s.wait()
+	return s
+}
+
+func (s *Split) wait() {
+	s.A.tb.Helper()
+	passes(s.A, s.B)
+	passes(s.B, s.A)
+}
+
+// Cut ends the route and prevents a new one. When Cut returns, both servers have detected the end
+// of the route.
+func (s *Split) Cut() {
+	s.A.tb.Helper()
+	s.proxy.SetDown(true)
+	s.A.WaitForRoutes(0)
+	s.B.WaitForRoutes(0)
+}
+
+// Freeze delays all messages until Heal.
+func (s *Split) Freeze() { s.proxy.SetFrozen(true) }
+
+// Stall delays messages in one direction until Heal.
+func (s *Split) Stall(d Direction) { s.proxy.SetStalled(d, true) }
+
+// Drop discards messages in one direction.
+func (s *Split) Drop(d Direction) {
+	s.proxy.SetDropped(d, true)
+	s.lost = true
+}
+
+// Heal ends all faults. When it returns, messages pass in both directions to all clients.
+func (s *Split) Heal() {
+	s.A.tb.Helper()
+	if s.lost {
+		s.Cut() // the rest of the stream would be invalid
+	}
+	s.lost = false
+	s.proxy.SetFrozen(false)
+	for _, d := range []Direction{AToB, BToA} {
+		s.proxy.SetStalled(d, false)
+		s.proxy.SetDropped(d, false)
+	}
+	s.proxy.SetDown(false)
+	s.wait()
+}
+
+// configVariable is the environment variable that makes a process a server. Its value is the path
+// of the configuration.
+const configVariable = "REFOLD_TESTNATS_CONFIG"
+
+// The commands on a server's standard input. The server replies on standard output with a line that
+// starts with "ok" or "error". It exits at the end of its input.
+const (
+	commandReload = "reload"
+	commandRoutes = "routes"
+)
+
+// RunIfServer is the first call of TestMain. In a process that was started as a server, it runs the
+// server and does not return.
+func RunIfServer() {
+	path := os.Getenv(configVariable)
+	if path == "" {
+		return
+	}
+	if err := run(path, os.Stdin, os.Stdout); err != nil {
+		fmt.Printf("error %v\n", err) //nolint:forbidigo // for the parent process
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(path string, in io.Reader, out io.Writer) error {
+	opts, err := server.ProcessConfigFile(path)
+	if err != nil {
+		return err
+	}
+	opts.NoSigs = true
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(5 * time.Minute) {
+		return errors.New("the server did not become ready in time")
+	}
+	_, err = fmt.Fprintf(out, "ok %d %d\n", port(s.Addr()), routePort(s))
+	for lines := bufio.NewScanner(in); err == nil && lines.Scan(); {
+		switch lines.Text() {
+		case commandReload:
+			if failed := s.Reload(); failed != nil {
+				_, err = fmt.Fprintf(out, "error %v\n", failed)
+			} else {
+				_, err = fmt.Fprintln(out, "ok")
+			}
+		case commandRoutes:
+			_, err = fmt.Fprintf(out, "ok %d\n", s.NumRoutes())
+		}
+	}
+	return err
+}
+
+func port(addr net.Addr) int {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.Port
+	}
+	return 0
+}
+
+func routePort(s *server.Server) int {
+	if addr := s.ClusterAddr(); addr != nil {
+		return addr.Port
+	}
+	return -1
 }
