@@ -127,10 +127,14 @@ func (a *api) execute(r *http.Request, command string, body transferRequest) (an
 // lookup asks the account, or replays the journal if the request names a past state.
 func (a *api) lookup(r *http.Request) (any, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	id, in := r.PathValue("id"), money.Currency(q.Get("in"))
+	id := r.PathValue("id")
+	in, err := parseIn(q.Get("in"))
+	if err != nil {
+		return nil, badField("in", err)
+	}
 	if !q.Has("at_seq") && !q.Has("at_time") && !q.Has("without") {
-		view, err := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{In: in})
-		return accountJSON(id, view, 0), err
+		view, failed := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{In: in})
+		return accountJSON(id, view, 0), failed
 	}
 	atSeq, err := eventNumber("at_seq", q.Get("at_seq"))
 	if err == nil && q.Get("at_seq") != "" && atSeq == 0 {

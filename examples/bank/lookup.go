@@ -19,11 +19,11 @@ import (
 
 // lookupCmd prints an account. It only reads.
 type lookupCmd struct {
-	Account string         `arg:"" help:"ID of the account."`
-	AtSeq   *uint64        `placeholder:"N" help:"The state after event N of the account."`
-	AtTime  moment         `placeholder:"TIME" help:"The state at a time, such as 2026-07-01T12:00:00Z; a date means the end of that day in UTC."`
-	Without []uint64       `placeholder:"N" help:"The state without event N of the account."`
-	In      money.Currency `placeholder:"CURRENCY" help:"Also show the balance in this currency."`
+	Account string   `arg:"" help:"ID of the account."`
+	AtSeq   *uint64  `placeholder:"N" help:"The state after event N of the account."`
+	AtTime  moment   `placeholder:"TIME" help:"The state at a time, such as 2026-07-01T12:00:00Z; a date means the end of that day in UTC."`
+	Without []uint64 `placeholder:"N" help:"The state without event N of the account."`
+	In      string   `placeholder:"CURRENCY" help:"Also show the balance in this currency."`
 }
 
 func (c *lookupCmd) Run(app *app) error {
@@ -32,14 +32,26 @@ func (c *lookupCmd) Run(app *app) error {
 	} else if *c.AtSeq == 0 {
 		return usageError(errors.New("--at-seq 0: 0 is not an event number"))
 	}
+	in, err := parseIn(c.In)
+	if err != nil {
+		return usageError(fmt.Errorf("--in: %w", err))
+	}
 	return app.read(func(b *bank) error {
-		seen, err := b.lookup(app.ctx, c.Account, pastOf(*c.AtSeq, c.AtTime.Time, c.Without), c.In)
+		seen, err := b.lookup(app.ctx, c.Account, pastOf(*c.AtSeq, c.AtTime.Time, c.Without), in)
 		if err != nil {
 			return fmt.Errorf("account %s: %w", c.Account, err)
 		}
 		seen.print(app.stdout, c.Account)
 		return nil
 	})
+}
+
+// parseIn parses the code of an additional currency for a balance. An empty code selects none.
+func parseIn(code string) (money.Currency, error) {
+	if code == "" {
+		return "", nil
+	}
+	return money.ParseCurrency(code)
 }
 
 // pastOf selects a state. Zero values select the present state.

@@ -262,7 +262,7 @@ func TestReadingChangesNothing(t *testing.T) {
 		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--at-seq", "2"); !strings.Contains(r.out, "balance      10.00 USD\n") {
 			t.Errorf("lookup after event 2 printed\n%s\nwant the balance 10.00 USD", r.out)
 		}
-		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--without", "2,3", "--in", "TWD"); !strings.Contains(r.out, "balance      0.00 USD\nvalue        0.00 TWD at 32.15") {
+		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--without", "2,3", "--in", "NTD"); !strings.Contains(r.out, "balance      0.00 USD\nvalue        0.00 TWD at 32.15") {
 			t.Errorf("lookup without events 2 and 3 printed\n%s\nwant the balance 0.00 USD and the value in TWD", r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db); strings.Count(r.out, "\n") != 3 {

@@ -111,7 +111,11 @@ func (s *shell) execute(ctx context.Context, words []string) error {
 	case command == "lookup" && len(args) == 1:
 		return s.lookup(ctx, args[0], "")
 	case command == "lookup" && len(args) == 3 && args[1] == "in":
-		return s.lookup(ctx, args[0], money.Currency(args[2]))
+		in, err := parseIn(args[2])
+		if err != nil {
+			return err
+		}
+		return s.lookup(ctx, args[0], in)
 	case command == "statement" && len(args) == 1:
 		return s.bank.printStatement(ctx, s.out, args[0], time.Time{}, time.Time{})
 	}

@@ -24,8 +24,8 @@ func TestShell(t *testing.T) {
 open alice USD Alice Chen
 open bob TWD
 deposit alice 100 USD
-withdraw alice 321.50 TWD
-look up alice in TWD
+withdraw alice 321.50 NTD
+look up alice in NTD
 transfer alice nowhere
 transfer alice alice 1 USD
 deposit alice ten USD

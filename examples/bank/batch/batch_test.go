@@ -46,6 +46,7 @@ func TestParse(t *testing.T) {
 		"2,deposit,bob,12.5,USD,":             {ID: "2", Command: batch.Deposit, Account: "bob", Amount: money.New(1250, money.USD), Currency: money.USD},
 		"3,withdraw,a b|c,-1,TWD,":            {ID: "3", Command: batch.Withdraw, Account: "a b|c", Amount: money.New(-100, money.TWD), Currency: money.TWD},
 		"4,transfer,bob,1.00,USD,alice":       {ID: "4", Command: batch.Transfer, Account: "bob", Amount: money.New(100, money.USD), Currency: money.USD, To: "alice"},
+		"5,deposit,bob,1,NTD,":                {ID: "5", Command: batch.Deposit, Account: "bob", Amount: money.New(100, money.TWD), Currency: money.TWD},
 		"5,close,bob,,,":                      {ID: "5", Command: batch.Close, Account: "bob"},
 	} {
 		want.Number = 9

@@ -173,8 +173,12 @@ var ErrCurrency = errors.New("unknown currency")
 // Currencies returns all currencies, in display order.
 func Currencies() []Currency { return []Currency{TWD, USD} }
 
-// ParseCurrency returns the currency with a code in capital letters.
+// ParseCurrency returns the currency with a code in capital letters. It also accepts NTD, the usual
+// abbreviation of the New Taiwan dollar, as TWD.
 func ParseCurrency(code string) (Currency, error) {
+	if code == "NTD" {
+		return TWD, nil
+	}
 	if c := Currency(code); c.Known() {
 		return c, nil
 	}

@@ -63,7 +63,10 @@ func TestParseCurrency(t *testing.T) {
 			t.Errorf("ParseCurrency(%q) = %q, %v; want the same code", c, got, err)
 		}
 	}
-	for _, code := range []string{"", "usd", "NTD", "EUR", "USD "} {
+	if got, err := money.ParseCurrency("NTD"); err != nil || got != money.TWD {
+		t.Errorf("ParseCurrency(NTD) = %q, %v; want TWD", got, err)
+	}
+	for _, code := range []string{"", "usd", "ntd", "EUR", "USD "} {
 		if _, err := money.ParseCurrency(code); !errors.Is(err, money.ErrCurrency) {
 			t.Errorf("ParseCurrency(%q): error %v, want ErrCurrency", code, err)
 		}

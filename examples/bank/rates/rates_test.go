@@ -89,6 +89,7 @@ func TestParseRefuses(t *testing.T) {
 		"bad pair":       `{"rates": [{"pair": "USDTWD", "rate": "1"}]}`,
 		"bad currency":   `{"rates": [{"pair": "USD/EUR", "rate": "1"}]}`,
 		"one currency":   `{"rates": [{"pair": "USD/USD", "rate": "1"}]}`,
+		"twice by alias": `{"rates": [{"pair": "USD/TWD", "rate": "1"}, {"pair": "USD/NTD", "rate": "2"}]}`,
 		"twice":          `{"rates": [{"pair": "USD/TWD", "rate": "1"}, {"pair": "USD/TWD", "rate": "2"}]}`,
 		"number as rate": `{"rates": [{"pair": "USD/TWD", "rate": 1.5}]}`,
 		"bad time":       `{"rates": [{"pair": "USD/TWD", "rate": "1", "as_of": "yesterday"}]}`,
