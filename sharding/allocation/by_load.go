@@ -28,7 +28,7 @@ import (
 // documentation of the package.
 type ByLoad struct {
 	// Imbalance is the fraction by which the busiest node may exceed the mean load. Defaults to
-	// 0.15.
+	// 0.12.
 	Imbalance float64
 	// MaxMoves is the maximum number of shards that move in a round. The next round begins after
 	// all moves have ended. Defaults to 20.
@@ -104,7 +104,7 @@ func (s ByLoad) Rebalance(v View) []Shard {
 	}
 	l := loadsOf(&v, s.Weight)
 	regions, mean, ok := s.regions(&v, &l)
-	imbalance := cmp.Or(s.Imbalance, 0.15)
+	imbalance := cmp.Or(s.Imbalance, 0.12)
 	if !ok || regions[busiest(regions)].level() <= mean*(1+imbalance) {
 		return nil
 	}

@@ -87,6 +87,8 @@ func TestByLoadRebalance(t *testing.T) {
 		"one region":                   {view: loaded(each(5, 0.1))},
 		"even":                         {view: loaded(each(3, 0.1), each(3, 0.1))},
 		"within the imbalance":         {view: loaded([]float64{0.5, 0.07}, []float64{0.5})},
+		"below the default imbalance":  {view: loaded([]float64{0.5, 0.055}, []float64{0.445})},
+		"above the default imbalance":  {view: loaded([]float64{0.5, 0.065}, []float64{0.435}), want: shards(1)},
 		"a smaller imbalance":          {strategy: allocation.ByLoad{Imbalance: 0.05}, view: loaded([]float64{0.5, 0.04}, []float64{0.44}), want: shards(1)},
 		"idle nodes":                   {view: loaded(each(4, 0.01), nil)},
 		"a region that never reported": {view: with(loaded(each(4, 0.1), nil), func(v *allocation.View) { delete(v.Nodes, node("b")) })},
