@@ -18,13 +18,14 @@ import (
 )
 
 type benchCommand struct {
-	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Without one, the command lists them."`
-	Journal string        `help:"Run only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a new schema). Defaults to all that need no server." placeholder:"ADDRESS"`
-	JSON    bool          `name:"json" help:"Print one JSON object per line."`
-	Rounds  int           `default:"5" help:"Number of measurements of each side."`
-	Length  time.Duration `default:"2s" help:"Duration of a throughput measurement."`
-	Runs    int           `default:"1" help:"Number of kills of a node, or of joins under load."`
-	Scale   int           `default:"1" help:"Divide the sizes of the data sets. The goals are then invalid."`
+	Name     string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Without one, the command lists them."`
+	Journal  string        `help:"Run only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a new schema). Defaults to all that need no server." placeholder:"ADDRESS"`
+	JSON     bool          `name:"json" help:"Print one JSON object per line."`
+	Rounds   int           `default:"5" help:"Number of measurements of each side."`
+	Length   time.Duration `default:"2s" help:"Duration of a throughput measurement."`
+	Runs     int           `default:"1" help:"Number of kills of a node, or of joins under load."`
+	Entities int           `default:"10000" help:"Number of entities with 200 events each in shard-standby; 100,000 need 10 GB of disk."`
+	Scale    int           `default:"1" help:"Divide the sizes of the data sets. The goals are then invalid."`
 }
 
 const shortest = 10 * time.Millisecond
@@ -46,6 +47,8 @@ func (c *benchCommand) Validate() error {
 		return fmt.Errorf("--rounds is %d, must be at least 1", c.Rounds)
 	case c.Length < shortest:
 		return fmt.Errorf("--length is %v, must be at least %v", c.Length, shortest)
+	case c.Entities < 100:
+		return fmt.Errorf("--entities is %d, must be at least 100", c.Entities)
 	case c.Scale < 1:
 		return fmt.Errorf("--scale is %d, must be at least 1", c.Scale)
 	}
@@ -97,7 +100,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 		return err
 	}
 	settings := bench.Settings{
-		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: func(subject string) { line.Show("%s", subject) },
+		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Entities: c.Entities, Scale: c.Scale, Progress: func(subject string) { line.Show("%s", subject) },
 		Worker: []string{program, "demo", "serve"},
 	}
 	for _, r := range rows {

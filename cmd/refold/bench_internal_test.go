@@ -106,9 +106,10 @@ func TestBenchList(t *testing.T) {
 func TestBenchArguments(t *testing.T) {
 	t.Parallel()
 	for _, c := range []benchCommand{
-		{Rounds: 0, Length: time.Second, Scale: 1},
-		{Rounds: 1, Length: time.Millisecond, Scale: 1},
-		{Rounds: 1, Length: time.Second, Scale: 0},
+		{Rounds: 0, Length: time.Second, Entities: 100, Scale: 1},
+		{Rounds: 1, Length: time.Millisecond, Entities: 100, Scale: 1},
+		{Rounds: 1, Length: time.Second, Entities: 99, Scale: 1},
+		{Rounds: 1, Length: time.Second, Entities: 100, Scale: 0},
 	} {
 		if err := c.Validate(); err == nil {
 			t.Errorf("Validate of %+v returned no error", c)

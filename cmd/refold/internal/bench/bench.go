@@ -86,6 +86,8 @@ type Settings struct {
 	// Runs is the number of repetitions of operations that take minutes, such as killing a node. At
 	// least 1.
 	Runs int
+	// Entities is the number of entities of shard-standby. At least 100.
+	Entities int
 	// Progress receives the name of the current measurement.
 	Progress func(subject string)
 }
@@ -131,6 +133,7 @@ func Rows() []Row {
 		{"sharding", "shard-kill", postgres, shardKill, true},
 		{"sharding", "shard-recall", postgres, shardRecall, true},
 		{"sharding", "shard-standby", postgres, shardStandby, true},
+		{"sharding", "shard-lag", postgres, shardLag, true},
 	}
 }
 

@@ -158,6 +158,15 @@ func (b *run) open(ctx context.Context) (*database, error) {
 	return &database{journal: db.Journal(), snapshots: db.Snapshots(), close: stop}, nil
 }
 
+// again opens a store again, as another process does, if its journal permits it. Otherwise it returns the
+// same store.
+func (b *run) again(ctx context.Context, d *database) (*database, error) {
+	if b.scheme == "postgres" {
+		return b.openSchema(ctx, d.schema)
+	}
+	return &database{journal: d.journal, snapshots: d.snapshots, close: func() error { return nil }}, nil
+}
+
 func (b *run) folder() (string, error) {
 	if b.dir != "" {
 		if err := os.MkdirAll(b.dir, 0o750); err != nil {

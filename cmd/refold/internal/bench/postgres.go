@@ -15,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/testkit/pgserver"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
@@ -201,15 +203,62 @@ func newSchema() string {
 
 // openPostgres opens an empty store in its own schema, which is dropped when the store is closed.
 func (b *run) openPostgres(ctx context.Context) (*database, error) {
-	schema := newSchema()
+	d, err := b.openSchema(ctx, newSchema())
+	if err != nil {
+		return nil, err
+	}
+	stop := d.close
+	d.close = func() error { return errors.Join(stop(), b.drop(context.WithoutCancel(ctx), d.schema)) }
+	return d, nil
+}
+
+func (b *run) openSchema(ctx context.Context, schema string) (*database, error) {
 	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16, CachedStatements: true})
 	if err != nil {
 		return nil, err
 	}
-	return &database{
-		journal: db.Journal(), snapshots: db.Snapshots(), schema: schema,
-		close: func() error { return errors.Join(db.Close(), b.drop(context.WithoutCancel(ctx), schema)) },
-	}, nil
+	return &database{journal: db.Journal(), snapshots: db.Snapshots(), schema: schema, close: db.Close}, nil
+}
+
+// fillChunk is the number of counters whose events one statement of fillPostgres stores.
+const fillChunk = 500
+
+// fillPostgres stores events of counters without Refold: the same ones for each counter, in its order.
+func (b *run) fillPostgres(ctx context.Context, d *database, each int, ids ...string) error {
+	parts := make([]int16, len(ids))
+	for i, id := range ids {
+		parts[i] = int16(journal.SliceOf(id)) //nolint:gosec // below 1,024
+	}
+	payloads := make([][]byte, each)
+	var manifest string
+	for i := range payloads {
+		var err error
+		if manifest, payloads[i], err = codec.Types(codec.Name[added]("added")).Encode(added{N: 1, Note: noteOf(i, noteSize)}); err != nil {
+			return err
+		}
+	}
+	schema := pgx.Identifier{d.schema}.Sanitize()
+	return b.rawConn(ctx, func(conn *pgx.Conn) error {
+		for from := 0; from < len(ids); from += fillChunk {
+			b.progress("writing %d events, %d of %d entities", len(ids)*each, from, len(ids))
+			to := min(from+fillChunk, len(ids))
+			if _, err := conn.Exec(ctx, `
+				WITH last AS (SELECT last_value AS ordinal FROM `+schema+`.ordinals), stored AS (
+					INSERT INTO `+schema+`.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload)
+						SELECT i.id, e.nr, last.ordinal + (i.n - 1) * $6 + e.nr, i.slice, $3, 'bench', $4, e.payload
+						FROM last, unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS i(id, slice, n), unnest($5::bytea[]) WITH ORDINALITY AS e(payload, nr))
+				SELECT setval('`+schema+`.ordinals', ordinal + $6::bigint * cardinality($1::text[])) FROM last`,
+				ids[from:to], parts[from:to], filledAt, manifest, payloads, each); err != nil {
+				return err
+			}
+		}
+		// The server would otherwise do this during the measurement.
+		if _, err := conn.Exec(ctx, "VACUUM ANALYZE "+schema+".events"); err != nil {
+			return err
+		}
+		_, _ = conn.Exec(ctx, "CHECKPOINT") // only if the role may
+		return nil
+	})
 }
 
 func (b *run) drop(ctx context.Context, schema string) (err error) {

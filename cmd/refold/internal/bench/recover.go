@@ -25,17 +25,22 @@ var filledAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // fill appends events of counters directly to the journal. Each append contains at most step events
 // of each counter.
 func fill(ctx context.Context, j journal.Journal, each, step int, ids ...string) error {
+	return fillOn(ctx, j, 0, each, step, ids...)
+}
+
+// fillOn is fill for counters that have a number of events.
+func fillOn(ctx context.Context, j journal.Journal, have, each, step int, ids ...string) error {
 	names := codec.Types(codec.Name[added]("added"))
-	for done := 0; done < each; done += step {
+	for done := have; done < each; done += step {
 		writes := make([]journal.Write, len(ids))
 		for i, id := range ids {
-			w := journal.Write{ID: id, Writer: "bench", Expect: uint64(done)}
+			w := journal.Write{ID: id, Writer: "bench", Expect: uint64(done)} //nolint:gosec // not negative
 			for n := done; n < min(done+step, each); n++ {
 				manifest, payload, err := names.Encode(added{N: 1, Note: noteOf(i*each+n, noteSize)})
 				if err != nil {
 					return err
 				}
-				w.Events = append(w.Events, journal.Event{SequenceNr: uint64(n) + 1, Time: filledAt, Manifest: manifest, Payload: payload})
+				w.Events = append(w.Events, journal.Event{SequenceNr: uint64(n) + 1, Time: filledAt, Manifest: manifest, Payload: payload}) //nolint:gosec // not negative
 			}
 			writes[i] = w
 		}

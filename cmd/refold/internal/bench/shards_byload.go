@@ -14,11 +14,10 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/store"
 )
 
 const (
@@ -30,8 +29,6 @@ const (
 	// processor.
 	skewRate = 1000
 	skewWork = 200 * time.Microsecond
-	// skewImbalance is the imbalance at which shards move, which is below the goal.
-	skewImbalance = 0.1
 	// skewInterval is the interval of rebalances.
 	skewInterval = 3 * time.Second
 	// The load is measured for skewBefore before shards move, then skewBetween later for skewAfter.
@@ -81,8 +78,8 @@ func shardLoad(ctx context.Context, b *run) ([]Result, error) {
 		before, after, moved = append(before, s.before), append(after, s.after), append(moved, s.moved)
 		return err
 	})
-	settings := fmt.Sprintf("%d shards, Zipf %.1f over %d keys, %d nodes in one process, embedded NATS, %d commands/s of %v, allocation.ByLoad with Imbalance %.1f",
-		skewShards, skewExponent, skewKeys, skewNodes, skewRate, skewWork, skewImbalance)
+	settings := fmt.Sprintf("%d shards, Zipf %.1f over %d keys, %d nodes in one process, embedded NATS, %d commands/s of %v, allocation.ByLoad with its defaults",
+		skewShards, skewExponent, skewKeys, skewNodes, skewRate, skewWork)
 	return []Result{
 		atMost(median(after), "busiest node to mean", maxSkew, settings, fmt.Sprintf("%.2f before", median(before))),
 		atMost(median(moved), "of the shards moved", maxSkewMoves, "the same", fmt.Sprintf("%.0f shards", median(moved)*skewShards)),
@@ -93,44 +90,30 @@ func (b *run) skew(ctx context.Context) (s skew, err error) {
 	random := randoms(1)[0]
 	distribution := rand.NewZipf(random, skewExponent, 1, skewKeys-1)
 	s.keys = func() string { return strconv.FormatUint(distribution.Uint64(), 10) }
-	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
-		return b.opened(ctx, func(d *database) error {
-			var rts []*eventsourcing.Runtime
-			defer func() {
-				for _, rt := range rts {
-					err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
-				}
-			}()
-			return withGroup(ctx, skewNodes, carrier, func(g *group) error {
-				for _, r := range *g {
-					rt, failed := eventsourcing.Open(eventsourcing.Config{Store: store.Of(d.journal, nil)}) //nolint:contextcheck // it ends with Close
-					if failed != nil {
-						return failed
-					}
-					rts = append(rts, rt)
-					region, failed := sharding.Host(ctx, r.Node(), rt, toilers(r.Node().Self().Name), sharding.Options{
-						Shards: skewShards, MinMembers: skewNodes, Strategy: sharding.Pure(allocation.ByLoad{Imbalance: skewImbalance}), Tuning: sharding.Tuning{RebalanceInterval: skewInterval},
-					})
-					if failed == nil {
-						failed = region.AwaitReady(ctx)
-					}
-					if failed != nil {
-						return failed
-					}
-					s.regions = append(s.regions, region)
-				}
-				return s.measure(ctx, b)
-			})
+	err = b.opened(ctx, func(d *database) error {
+		return withRegions(ctx, b, d, skewNodes, toilers, func(*ddata.Replicator) sharding.Options {
+			return sharding.Options{
+				Shards: skewShards, MinMembers: skewNodes, Strategy: sharding.Pure(allocation.ByLoad{}), Tuning: sharding.Tuning{RebalanceInterval: skewInterval},
+			}
+		}, func(_ *group, regions []*sharding.Region[toiler]) error {
+			s.regions = regions
+			return s.measure(ctx, b)
 		})
 	})
 	return s, err
 }
 
 func (s *skew) measure(ctx context.Context, b *run) error {
-	if err := s.touch(ctx); err != nil {
+	ids, err := idOfEachShard(s.regions[0], skewShards, "first-")
+	if err != nil {
 		return err
 	}
-	homes, err := s.homes(ctx)
+	for _, id := range ids {
+		if _, err = eventsourcing.Ask(ctx, s.regions[0].Ref(id), toil{}); err != nil {
+			return err
+		}
+	}
+	homes, err := homesOf(ctx, s.regions[0], skewShards)
 	if err != nil {
 		return err
 	}
@@ -144,49 +127,13 @@ func (s *skew) measure(ctx context.Context, b *run) error {
 	if s.after, err = s.load(ctx, b.short(skewAfter, least)); err != nil {
 		return err
 	}
-	last, err := s.homes(ctx)
+	last, err := homesOf(ctx, s.regions[0], skewShards)
 	for i := range homes {
 		if homes[i] != last[i] {
 			s.moved += 1.0 / skewShards
 		}
 	}
 	return err
-}
-
-// touch sends a message to an entity of each shard. The shards spread evenly by their number.
-func (s *skew) touch(ctx context.Context) error {
-	seen := make([]bool, skewShards)
-	for i, left := 0, skewShards; left > 0; i++ {
-		id := "first-" + strconv.Itoa(i)
-		n, err := s.regions[0].ShardOf(id)
-		if err != nil || seen[n] {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		seen[n] = true
-		left--
-		if _, err = eventsourcing.Ask(ctx, s.regions[0].Ref(id), toil{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// homes returns the homes of all shards, as the first node has learned them.
-func (s *skew) homes(ctx context.Context) ([]identity.Node, error) {
-	all := make([]identity.Node, skewShards)
-	return all, until(ctx, 10*time.Millisecond, func(ctx context.Context) (bool, error) {
-		for i := range all {
-			home, known, err := s.regions[0].Home(ctx, sharding.Shard(i))
-			if err != nil || !known {
-				return false, err
-			}
-			all[i] = home
-		}
-		return true, nil
-	})
 }
 
 // load sends commands at a fixed rate for some time, and returns the number of commands of the

@@ -13,7 +13,6 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/sharding"
 )
 
 const (
@@ -169,17 +168,9 @@ const (
 func (s *server) probe(ctx context.Context, _ *order) (r result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
-	of := make([]string, s.setup.Shards)
-	for i, left := 0, len(of); left > 0; i++ {
-		id := fmt.Sprintf("probe-%d", i)
-		var shard sharding.Shard
-		if shard, err = s.region.ShardOf(id); err != nil {
-			return r, err
-		}
-		if of[shard] == "" {
-			of[shard] = id
-			left--
-		}
+	of, err := idOfEachShard(s.region, s.setup.Shards, "probe-")
+	if err != nil {
+		return r, err
 	}
 	answered := make([]time.Time, len(of)+1)
 	err = inParallel(len(answered), len(answered), func(i int) (err error) {
