@@ -38,6 +38,7 @@ var homes = map[string][]string{
 	"github.com/syndtr/goleveldb":    {"plugins/leveldb", "cmd"},
 	"github.com/vmihailenco/msgpack": {"codec", "delivery", "cmd"},
 	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
+	"golang.org/x/crypto":            {"console", "cmd"},
 }
 
 func TestDependenciesOfUsers(t *testing.T) {

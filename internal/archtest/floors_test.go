@@ -19,6 +19,7 @@ var floors = map[string]int{
 	"eventsourcing": 3, "cluster": 3,
 	"delivery": 4, "projection": 4, "ddata": 4,
 	"sharding": 5,
+	"console":  6,
 }
 
 // spis are the packages of this module that a plugin may import, with all packages below them.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxPublicPackages = 26
+	maxPublicPackages = 27
 	maxExportedNames  = 800
 	maxFiles          = 650
 )

@@ -1,0 +1,129 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+(() => {
+  const root = document.documentElement;
+  root.classList.add("has-js");
+  const find = (selector, from) => (from || document).querySelector(selector);
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+
+  // Times are rendered in UTC. The browser shows them in its own zone if the user prefers it.
+  const local = () => { try { return localStorage.getItem("refold-times") === "local"; } catch { return false; } };
+  const pad = (n, digits = 2) => String(n).padStart(digits, "0");
+  function times(from) {
+    for (const t of all("time[data-format]", from)) {
+      if (!t.dataset.utc) t.dataset.utc = t.textContent;
+      const at = new Date(t.getAttribute("datetime"));
+      const clock = pad(at.getHours()) + ":" + pad(at.getMinutes()) + ":" + pad(at.getSeconds());
+      const day = at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate());
+      t.textContent = !local() ? t.dataset.utc : t.dataset.format === "clock" ? clock : day + " " + clock;
+      t.title = t.getAttribute("datetime");
+    }
+    const button = find("#tz");
+    if (button) button.textContent = local() ? "Times: local" : "Times: UTC";
+  }
+
+  // Charts.
+  const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  function charts(from) {
+    for (const figure of all(".chart[data-points]", from)) {
+      const plot = find(".plot", figure);
+      if (!plot || plot.firstChild || !window.uPlot || !plot.clientWidth) continue;
+      new uPlot({
+        width: plot.clientWidth, height: plot.clientHeight, legend: { show: false },
+        cursor: { y: false, points: { size: 5 } }, padding: [8, 4, 0, 0],
+        scales: { y: { range: (u, min, max) => [Math.min(0, min || 0), Math.max(max || 0, 1) * 1.08] } },
+        axes: [
+          { size: 20, stroke: colour("--muted"), grid: { show: false }, ticks: { show: false }, font: "10px system-ui, sans-serif", space: 70,
+            values: (u, values) => values.map((v) => { const d = new Date(v * 1000), h = local() ? d.getHours() : d.getUTCHours(), m = local() ? d.getMinutes() : d.getUTCMinutes(), s = d.getUTCSeconds(); return pad(h) + ":" + pad(m) + (s ? ":" + pad(s) : ""); }) },
+          { size: 38, stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "10px system-ui, sans-serif", space: 28,
+            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8, 1e9],
+            values: (u, values) => values.map((v) => v >= 1e6 ? v / 1e6 + "M" : v >= 1e3 ? v / 1e3 + "k" : String(v)) },
+        ],
+        series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-soft"), points: { show: false } }],
+      }, JSON.parse(figure.dataset.points), plot);
+    }
+  }
+
+  // A swap replaces elements. Unfolded elements stay unfolded, and a shard that changes its node
+  // moves to its new place.
+  let before = null;
+  function remember(part) {
+    before = { open: all("details[id][open]", part).map((d) => d.id), shut: all("details[id]:not([open])", part).map((d) => d.id), cells: new Map(), focus: document.activeElement && document.activeElement.id };
+    if (part.hasAttribute("data-flip")) {
+      for (const c of all("[data-shard]", part)) before.cells.set(c.dataset.shard, { node: c.dataset.node, box: c.getBoundingClientRect() });
+    }
+  }
+  function restore(part) {
+    if (!before) return;
+    for (const id of before.open) { const d = document.getElementById(id); if (d) d.open = true; }
+    for (const id of before.shut) { const d = document.getElementById(id); if (d) d.open = false; }
+    if (before.focus && document.activeElement === document.body) { const f = document.getElementById(before.focus); if (f) f.focus({ preventScroll: true }); }
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      for (const c of all("[data-shard]", part)) {
+        const old = before.cells.get(c.dataset.shard);
+        if (!old || old.node === c.dataset.node) continue;
+        const now = c.getBoundingClientRect();
+        c.classList.add("moved");
+        c.animate([{ transform: `translate(${old.box.left - now.left}px, ${old.box.top - now.top}px)` }, { transform: "none" }], { duration: 700, easing: "cubic-bezier(.2,.7,.2,1)" })
+          .finished.then(() => setTimeout(() => c.classList.remove("moved"), 800), () => {});
+      }
+    }
+    before = null;
+  }
+  const fresh = (part) => { times(part); charts(part); };
+  document.addEventListener("htmx:sseBeforeMessage", (e) => {
+    // A pointer that is down or a selected text would be lost.
+    if (e.target.id === "live" && pressed) { e.preventDefault(); return; }
+    remember(e.target);
+  });
+  document.addEventListener("htmx:sseMessage", (e) => { restore(e.target); fresh(e.target); document.body.classList.remove("stale"); });
+  document.addEventListener("htmx:sseError", () => document.body.classList.add("stale"));
+  let pressed = false;
+  addEventListener("pointerdown", () => { pressed = true; }, true);
+  addEventListener("pointerup", () => { pressed = false; }, true);
+  addEventListener("pointercancel", () => { pressed = false; }, true);
+  addEventListener("blur", () => { pressed = false; });
+
+  // Confirmations appear in a dialog.
+  const dialog = find("#dialog");
+  document.addEventListener("htmx:afterSwap", (e) => {
+    if (e.target.id === "dialog-body" && dialog && !dialog.open) dialog.showModal();
+    fresh(e.target);
+  });
+  document.addEventListener("click", (e) => {
+    const close = e.target.closest("[data-close]");
+    if (close && dialog && dialog.open && dialog.contains(close)) { e.preventDefault(); dialog.close(); }
+    if (e.target.id === "tz") { try { localStorage.setItem("refold-times", local() ? "utc" : "local"); } catch { /* the choice is lost with the page */ } times(); }
+    const unfold = e.target.closest("[data-unfold]");
+    if (unfold) { e.preventDefault(); toggle(unfold); }
+  });
+  function toggle(button) {
+    const folded = all("details", document.getElementById(button.dataset.unfold));
+    const open = folded.some((d) => !d.open);
+    for (const d of folded) d.open = open;
+    button.setAttribute("aria-pressed", String(open));
+  }
+
+  // The keyboard.
+  let prefix = 0;
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input:not([type=range]), select, textarea") || document.querySelector("dialog[open]")) return;
+    if (prefix && Date.now() - prefix < 1500) {
+      prefix = 0;
+      const to = find(`#nav a[data-key="${CSS.escape(e.key)}"]`);
+      if (to) { e.preventDefault(); to.click(); }
+      return;
+    }
+    const press = (selector) => { const b = find(selector); if (b) { e.preventDefault(); b.click(); } };
+    switch (e.key) {
+      case "g": prefix = Date.now(); break;
+      case "/": { const s = find("input[type=search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } break; }
+      case "?": { const k = find("#keys"); if (k) { e.preventDefault(); k.showModal(); } break; }
+      case "u": press("[data-unfold]"); break;
+      case "ArrowLeft": if (e.target.type !== "range") press("#previous"); break;
+      case "ArrowRight": if (e.target.type !== "range") press("#next"); break;
+    }
+  });
+  fresh(document);
+})();

@@ -1,0 +1,304 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/console"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle("/ops/console/", open(t, console.Options{Authorize: anyone, Prefix: "/ops/console/"}))
+	b := newBrowser(t, mux)
+	for _, path := range []string{"/ops/console/", "/ops/console/shards", "/ops/console/nodes"} {
+		text, status := b.page(path)
+		if status != http.StatusOK {
+			t.Errorf("%s has the status %d", path, status)
+		}
+		for _, address := range regexp.MustCompile(`(?:href|src|action|sse-connect|hx-[a-z]+)="(/[^"]*)"`).FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(address[1], "/ops/console/") {
+				t.Errorf("%s refers to %s, which is not below the prefix", path, address[1])
+			}
+		}
+	}
+	c := open(t, console.Options{Authorize: anyone, Prefix: "/ops/console/"})
+	if r := newBrowser(t, c).get("/ops/console"); r.header.Get("Location") != "/ops/console/" {
+		t.Errorf("the prefix without its slash leads to %q", r.header.Get("Location"))
+	}
+	if _, status := newBrowser(t, c).page("/other"); status != http.StatusNotFound {
+		t.Errorf("a path outside of the prefix has the status %d, want 404", status)
+	}
+}
+
+// Assets have names with a hash and may be kept. Pages refer to them by these names.
+func TestAssetsAreImmutable(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, open(t, console.Options{Authorize: anyone}))
+	text, _ := b.page("/")
+	found := regexp.MustCompile(`/assets/([0-9a-f]{12})-([a-z.-]+)"`).FindAllStringSubmatch(text, -1)
+	kinds := map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+	seen := map[string]bool{}
+	for _, m := range found {
+		r := newBrowser(t, b.console).get("/assets/" + m[1] + "-" + m[2]) // without a session
+		sum := sha256.Sum256([]byte(r.text))
+		if seen[m[2]] = true; r.status != http.StatusOK || hex.EncodeToString(sum[:6]) != m[1] {
+			t.Errorf("%s has the status %d and another hash", m[0], r.status)
+		}
+		if !strings.Contains(r.header.Get("Cache-Control"), "immutable") || !strings.HasPrefix(r.header.Get("Content-Type"), kinds[filepath.Ext(m[2])]) {
+			t.Errorf("%s has the headers %v", m[0], r.header)
+		}
+	}
+	for _, want := range []string{"htmx.min.js", "htmx-ext-sse.min.js", "uplot.min.js", "uplot.min.css", "app.js", "app.css", "icon.svg"} {
+		if !seen[want] {
+			t.Errorf("the page does not refer to %s", want)
+		}
+	}
+	if _, status := b.page("/assets/app.css"); status != http.StatusNotFound {
+		t.Errorf("an asset without a hash has the status %d, want 404", status)
+	}
+}
+
+// assets/THIRD-PARTY.md lists each file of another project with its licence.
+func TestThirdPartyFilesAreListed(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("assets/THIRD-PARTY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\S+) \| \x60\S+\x60 \| \d+\.\d+\.\d+ \| (0BSD|MIT) \| (\S+) \| ([0-9a-f]{64}) \|$`).FindAllStringSubmatch(string(page), -1)
+	listed := map[string]bool{"THIRD-PARTY.md": true, "licenses": true, "app.js": true, "app.css": true, "icon.svg": true} // the others are our own
+	for _, row := range rows {
+		content, failed := os.ReadFile(filepath.Join("assets", row[1]))
+		if failed != nil {
+			t.Error(failed)
+			continue
+		}
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != row[4] {
+			t.Errorf("assets/%s differs from the released file", row[1])
+		}
+		licence, failed := os.ReadFile(filepath.Join("assets", row[3]))
+		if failed != nil || len(licence) < 500 {
+			t.Errorf("assets/%s: no licence in %s: %v", row[1], row[3], failed)
+		}
+		listed[row[1]] = true
+	}
+	entries, err := os.ReadDir("assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !listed[e.Name()] {
+			t.Errorf("assets/%s is not listed in assets/THIRD-PARTY.md", e.Name())
+		}
+	}
+}
+
+func TestThemeIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, open(t, console.Options{Authorize: anyone}))
+	if text, _ := b.page("/"); !strings.Contains(text, `data-theme="auto"`) {
+		t.Error("the first page does not follow the system")
+	}
+	if _, status := b.post("/theme", map[string][]string{"theme": {"dark"}, "next": {"/nodes"}}); status != http.StatusSeeOther {
+		t.Errorf("the choice has the status %d, want 303", status)
+	}
+	if text, _ := b.page("/"); !strings.Contains(text, `data-theme="dark"`) {
+		t.Error("the page after the choice is not dark")
+	}
+}
+
+// The headline names the problem in words.
+func TestHeadline(t *testing.T) {
+	t.Parallel()
+	for want, replies := range map[string]map[string]string{
+		"All is well: 2 nodes":                  {},
+		"No node answers":                       {"cluster state": `{"error":"it is dark here"}`},
+		"2 shards of type account have no home": {"sharding regions": strings.Replace(twoRegions, `"placed":6`, `"placed":8`, 1)},
+		"Type account has no coordinator":       {"sharding regions": `{"node":"a#1","regions":[{"type":"account","total":8}]}`},
+		"Node b is unreachable to a":            {"cluster state": strings.Replace(twoMembers, `"seen":true}]`, `"unreachable":true,"unreachable_to":["a#1"]}]`, 1)},
+		"The cluster has no leader":             {"cluster state": strings.Replace(twoMembers, `"leader":"a#1",`, "", 1)},
+		"Node a is refused for type account":    {"sharding regions": strings.Replace(twoRegions, `"shards":3`, `"shards":3,"mismatch":"other shards"`, 1)},
+		"Node b is down":                        {"cluster state": strings.Replace(twoMembers, `"node":"b#2","status":"up"`, `"node":"b#2","status":"down"`, 1)},
+	} {
+		admin := newNodes()
+		for key, reply := range replies {
+			admin.set(key, reply)
+		}
+		text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/")
+		if headline := regexp.MustCompile(`(?s)id="headline">(.*?)</section>`).FindString(text); !strings.Contains(headline, want) {
+			t.Errorf("the headline is %q, want %q", headline, want)
+		}
+	}
+}
+
+func TestReachabilityMatrix(t *testing.T) {
+	t.Parallel()
+	admin := newNodes()
+	admin.set("cluster state", strings.Replace(twoMembers, `"seen":true}]`, `"unreachable":true,"unreachable_to":["a#1"]}]`, 1))
+	text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/nodes")
+	for _, want := range []string{`class="unreachable" data-from="a" data-to="b"`, `class="unknown" data-from="b" data-to="a"`, `class="self" data-from="a" data-to="a"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the matrix has no %s", want)
+		}
+	}
+}
+
+// Each shard has one cell, on the row of its node, with a colour for its number of entities.
+func TestHeatMap(t *testing.T) {
+	t.Parallel()
+	admin := newNodes()
+	b := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone}))
+	text, _ := b.page("/shards?shard=1")
+	cells := map[string]string{}
+	for _, m := range regexp.MustCompile(`class="cell ([a-z0-9]+)" id="shard-(\d+)" data-shard="\d+" data-node="([ab]?)"`).FindAllStringSubmatch(text, -1) {
+		cells[m[2]+m[3]] = m[1]
+	}
+	for cell, heat := range map[string]string{"0a": "h1", "1a": "h6", "5a": "h0", "2": "off", "7": "off"} {
+		if cells[cell] != heat {
+			t.Errorf("the cell of shard %s has the colour %q, want %q", cell, cells[cell], heat)
+		}
+	}
+	if !strings.Contains(text, "Shard 1 <span") || !strings.Contains(text, "<code>42</code>") {
+		t.Error("the page does not show the selected shard with its entities")
+	}
+	if text, _ := b.page("/shards?type=cart"); !strings.Contains(text, "no node has the entity type") {
+		t.Error("the page of an unknown type shows no error")
+	}
+	if text, _ := b.page("/shards?shard=8"); !strings.Contains(text, "has no shard") {
+		t.Error("the page of an unknown shard shows no error")
+	}
+}
+
+// openStream reads a stream until ctx ends or the console closes it.
+func openStream(ctx context.Context, c *console.Console, path string, all *sync.WaitGroup) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	r.Host = "localhost"
+	all.Go(func() { c.ServeHTTP(w, r) })
+	return w
+}
+
+// Ten browsers cause the load of one, and no browser causes none.
+func TestOnePollerForAllBrowsers(t *testing.T) {
+	t.Parallel()
+	polls := func(browsers int) (while, after int) {
+		synctest.Test(t, func(t *testing.T) {
+			admin := newNodes()
+			c := open(t, console.Options{Admin: admin, Authorize: anyone})
+			ctx, leave := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range browsers {
+				openStream(ctx, c, "/stream?page=nodes", &all)
+			}
+			time.Sleep(time.Minute + time.Second)
+			while = admin.count("cluster state read")
+			leave()
+			all.Wait()
+			time.Sleep(time.Minute)
+			after = admin.count("cluster state read") - while
+		})
+		return while, after
+	}
+	one, after := polls(1)
+	if one != 31 || after > 0 {
+		t.Errorf("one browser caused %d polls in a minute and %d afterwards, want one each 2 s and none", one, after)
+	}
+	if ten, after := polls(10); ten != one || after > 0 {
+		t.Errorf("ten browsers caused %d polls and %d afterwards, want those of one browser, %d and none", ten, after, one)
+	}
+}
+
+func TestStreamSendsChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		admin := newNodes()
+		c := open(t, console.Options{Admin: admin, Authorize: anyone})
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		w := openStream(ctx, c, "/stream?page=nodes", &all)
+		time.Sleep(time.Minute)
+		admin.set("cluster state", strings.Replace(twoMembers, `"node":"b#2","status":"up"`, `"node":"b#2","status":"leaving"`, 1))
+		time.Sleep(time.Minute)
+		leave()
+		all.Wait()
+		text := w.Body.String()
+		if w.Header().Get("Content-Type") != "text/event-stream" || strings.Count(text, "event: live\n") != 2 {
+			t.Errorf("the stream has %d live parts, want one for each state", strings.Count(text, "event: live\n"))
+		}
+		if !strings.Contains(text, "Node b is leaving") {
+			t.Error("the stream does not contain the change")
+		}
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "event: ") && !strings.HasPrefix(line, "data: ") && strings.Trim(line, ":\n") != "" {
+				t.Errorf("the stream contains the line %q", line)
+			}
+		}
+	})
+}
+
+// All streams end when the console is closed, also while a node does not answer.
+func TestCloseEndsStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		admin := newNodes()
+		admin.block = make(chan struct{})
+		c := open(t, console.Options{Admin: admin, Authorize: anyone})
+		var all sync.WaitGroup
+		for range 5 {
+			openStream(t.Context(), c, "/stream?page=shards", &all)
+		}
+		synctest.Wait()
+		began := time.Now()
+		c.Close()
+		all.Wait()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the streams ended %v after Close, want at most 1 s", took)
+		}
+		w := openStream(t.Context(), c, "/stream?page=nodes", &all)
+		if all.Wait(); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("a stream after Close got the status %d, want 503", w.Code)
+		}
+	})
+}
+
+// A stream ends with the session.
+func TestStreamEndsWithSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, console.Options{})
+		b := newBrowser(t, c)
+		b.get(tokenOf(t, c))
+		var all sync.WaitGroup
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stream?page=nodes", nil)
+		r.Host = "localhost"
+		r.AddCookie(b.cookies[0])
+		all.Go(func() { c.ServeHTTP(w, r) })
+		time.Sleep(time.Minute)
+		if w.Code != http.StatusOK {
+			t.Fatalf("the stream has the status %d", w.Code)
+		}
+		b.post("/logout", nil)
+		all.Wait()
+	})
+}

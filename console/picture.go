@@ -1,0 +1,461 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/sharding"
+)
+
+// needs are the parts of a picture that a page shows.
+type needs uint8
+
+const (
+	needShards  needs = 1 << iota // the entities of each shard
+	needMembers needs = 0         // always present
+)
+
+// askTimeout limits each request to a node.
+const askTimeout = 4 * time.Second
+
+// picture is the state of all nodes at a time. It is not changed after look has returned it.
+type picture struct {
+	At  time.Time
+	has needs
+	// Cluster is the name of the cluster, empty without one.
+	Cluster string
+	// Reporter is the node that reported the members.
+	Reporter  string
+	Strategy  string
+	Leader    string
+	Converged bool
+	// NoNode is the reason why the members are unknown.
+	NoNode string
+	Nodes  []*node
+	Types  []*entityType
+
+	Problems []problem
+	History  []sample
+}
+
+// node is a member of the cluster.
+type node struct {
+	cluster.SummaryMember
+
+	Name string
+	// Order is the position by age among the members, 1 for the oldest, 0 for those that are not Up.
+	Order int
+	// Leads reports that the node is the leader. RoleLeads are the roles of which it is the leader.
+	Leads     bool
+	RoleLeads []string
+	// Err is the reason why the node has not reported its regions.
+	Err     string
+	Silent  bool
+	Drained bool
+	Leaving bool
+
+	Shards, Entities, Waiting int
+	Dropped                   uint64
+}
+
+// entityType is a sharded entity type.
+type entityType struct {
+	Name, Role string
+	Total      int
+	// Coordinator is the name of the node of the coordinator, empty if there is none.
+	Coordinator string
+	State       *sharding.AdminCoordinator
+	Hosts       []*host
+
+	Shards, Entities, Waiting, Moving int
+	Dropped                           uint64
+}
+
+// Lost is the number of shards that have a home, but are hosted by no node.
+func (t *entityType) Lost() int {
+	if t.State == nil {
+		return 0
+	}
+	return max(0, t.State.Placed-t.State.Moving-t.Shards)
+}
+
+// host is a node that has a region or a proxy of a type.
+type host struct {
+	sharding.AdminRegion
+
+	Name    string
+	Leaving bool
+	// Cells are the shards of the node.
+	Cells []cell
+}
+
+// cell is a shard on the heat map.
+type cell struct {
+	Shard    uint32
+	Entities int
+	// Heat is the level of the colour, 0 to 6.
+	Heat int
+	// Pinned is the node that keeps the shard.
+	Pinned string
+}
+
+// problem is a sentence about something that is wrong.
+type problem struct {
+	// Level is "bad", "warn" or "note".
+	Level string
+	Text  string
+	// Page is the page that shows the object.
+	Page  string
+	Since time.Time
+
+	key string
+	// patience is the time for which the condition must last.
+	patience time.Duration
+}
+
+// sample is a point of the charts.
+type sample struct {
+	At       time.Time
+	Entities int
+	Waiting  int
+	Shards   int
+	Moving   int
+}
+
+// memory keeps the beginning of problems, and the samples of the charts.
+type memory struct {
+	since   map[string]time.Time
+	samples []sample
+}
+
+const maxSamples = 300
+
+func (m *memory) add(p *picture) {
+	since := map[string]time.Time{}
+	for i := range p.Problems {
+		x := &p.Problems[i]
+		if x.Since = m.since[x.key]; x.Since.IsZero() {
+			x.Since = p.At
+		}
+		since[x.key] = x.Since
+	}
+	m.since = since
+	p.Problems = slices.DeleteFunc(p.Problems, func(x problem) bool { return p.At.Sub(x.Since) < x.patience })
+	now := sample{At: p.At}
+	for _, t := range p.Types {
+		now.Entities, now.Waiting, now.Shards, now.Moving = now.Entities+t.Entities, now.Waiting+t.Waiting, now.Shards+t.Shards, now.Moving+t.Moving
+	}
+	m.samples = append(m.samples, now)
+	m.samples = m.samples[max(0, len(m.samples)-maxSamples):]
+	p.History = slices.Clone(m.samples)
+}
+
+// look asks the nodes.
+func (c *Console) look(ctx context.Context, n needs) *picture {
+	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	defer cancel()
+	p := &picture{At: time.Now(), has: n}
+	c.lookAtMembers(ctx, p)
+	c.lookAtRegions(ctx, p)
+	if n&needShards != 0 {
+		c.lookAtShards(ctx, p)
+	}
+	p.findProblems()
+	return p
+}
+
+func nameOf(node string) string {
+	name, _, _ := strings.Cut(node, "#")
+	return name
+}
+
+func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	s, err := c.members.State(ctx, "")
+	if err != nil {
+		p.NoNode = err.Error()
+		return
+	}
+	p.Cluster, p.Reporter, p.Strategy, p.Leader, p.Converged = s.Cluster, nameOf(s.Self), s.Strategy, nameOf(s.Leader), s.Converged
+	for i := range s.Members {
+		m := &node{SummaryMember: s.Members[i], Name: nameOf(s.Members[i].Node), Leads: s.Members[i].Node == s.Leader}
+		m.Leaving = m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()
+		for role, leader := range s.RoleLeaders {
+			if leader == m.Node {
+				m.RoleLeads = append(m.RoleLeads, role)
+			}
+		}
+		slices.Sort(m.RoleLeads)
+		p.Nodes = append(p.Nodes, m)
+	}
+	byAge := slices.DeleteFunc(slices.Clone(p.Nodes), func(m *node) bool { return m.UpNumber == 0 })
+	slices.SortFunc(byAge, func(a, b *node) int { return cmp.Compare(a.UpNumber, b.UpNumber) })
+	for i, m := range byAge {
+		m.Order = i + 1
+	}
+}
+
+func (p *picture) node(name string) *node {
+	for _, m := range p.Nodes {
+		if m.Name == name && m.Status != cluster.Down.String() {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p *picture) typ(name string) *entityType {
+	for _, t := range p.Types {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (c *Console) lookAtRegions(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var names []string
+	for _, m := range p.Nodes {
+		if m.Status != cluster.Down.String() && m.Status != cluster.Joining.String() {
+			names = append(names, m.Name)
+		}
+	}
+	types := map[string]*entityType{}
+	for _, answer := range c.shards.Regions(ctx, names) {
+		m := p.node(answer.Name)
+		if err := answer.Err; err != nil && !errors.Is(err, sharding.ErrNoRegion) {
+			m.Err, m.Silent = err.Error(), true
+		}
+		for i := range answer.Regions {
+			r := &answer.Regions[i]
+			t := types[r.Type]
+			if t == nil {
+				t = &entityType{Name: r.Type, Role: r.Role, Total: r.Total}
+				types[r.Type] = t
+			}
+			if s := r.CoordinatorState; s != nil && (t.State == nil || s.Term > t.State.Term) {
+				t.Coordinator, t.State, t.Moving = answer.Name, s, s.Moving
+			}
+			t.Shards, t.Entities, t.Waiting, t.Dropped = t.Shards+r.Shards, t.Entities+r.Entities, t.Waiting+r.Waiting, t.Dropped+r.Dropped
+			t.Hosts = append(t.Hosts, &host{AdminRegion: *r, Name: answer.Name, Leaving: m.Leaving})
+			m.Shards, m.Entities, m.Waiting, m.Dropped, m.Drained = m.Shards+r.Shards, m.Entities+r.Entities, m.Waiting+r.Waiting, m.Dropped+r.Dropped, m.Drained || r.Drained
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		p.Types = append(p.Types, types[name])
+	}
+}
+
+// lookAtShards adds the shards of each node.
+func (c *Console) lookAtShards(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, t := range p.Types {
+		for _, h := range t.Hosts {
+			if h.Shards == 0 {
+				continue
+			}
+			all.Go(func() {
+				for s, err := range c.shards.Shards(ctx, h.Name, t.Name) {
+					if err != nil {
+						return
+					}
+					h.Cells = append(h.Cells, cell{Shard: uint32(s.Shard), Entities: s.Entities})
+				}
+			})
+		}
+	}
+	all.Wait()
+	for _, t := range p.Types {
+		t.colour()
+	}
+}
+
+// maxHeat is the number of the warmest colour.
+const maxHeat = 6
+
+// colour sets the colours of the cells of a type: 0 for empty shards, 1 to maxHeat in proportion to
+// the fullest shard.
+func (t *entityType) colour() {
+	most := 1
+	pins := map[uint32]string{}
+	if t.State != nil {
+		for _, pin := range t.State.Pins {
+			pins[uint32(pin.Shard)] = pin.Node
+		}
+	}
+	for _, h := range t.Hosts {
+		for i := range h.Cells {
+			most = max(most, h.Cells[i].Entities)
+		}
+	}
+	for _, h := range t.Hosts {
+		for i := range h.Cells {
+			x := &h.Cells[i]
+			if x.Pinned = pins[x.Shard]; x.Entities > 0 {
+				x.Heat = 1 + x.Entities*(maxHeat-1)/most
+			}
+		}
+	}
+}
+
+func (p *picture) report(level, page, key, format string, args ...any) {
+	p.Problems = append(p.Problems, problem{Level: level, Page: page, Text: fmt.Sprintf(format, args...), key: key})
+}
+
+// findProblems lists the problems, the worst first.
+func (p *picture) findProblems() {
+	if p.NoNode != "" {
+		p.report("bad", "nodes", "no node", "No node answers: %s", p.NoNode)
+		return
+	}
+	if p.Leader == "" {
+		p.report("bad", "nodes", "leader", "The cluster has no leader")
+	}
+	for _, m := range p.Nodes {
+		switch {
+		case m.Status == cluster.Down.String():
+			p.report("bad", "nodes", "down "+m.Node, "Node %s is down", m.Name)
+		case m.Unreachable:
+			p.report("bad", "nodes", "unreachable "+m.Node, "Node %s is unreachable to %s", m.Name, names(m.UnreachableTo))
+		case m.Silent && !m.Leaving:
+			p.report("bad", "nodes", "silent "+m.Node, "Node %s does not answer: %s", m.Name, m.Err)
+		case m.Leaving:
+			p.report("note", "nodes", "leaving "+m.Node, "Node %s is %s", m.Name, m.Status)
+		case m.Status != cluster.Up.String():
+			p.report("note", "nodes", "status "+m.Node, "Node %s is %s", m.Name, m.Status)
+		}
+	}
+	for _, t := range p.Types {
+		if t.State == nil {
+			p.report("bad", "shards", "coordinator "+t.Name, "Type %s has no coordinator", t.Name)
+		}
+		if n := t.Lost(); n > 0 {
+			p.report("bad", "shards", "lost "+t.Name, "%s of type %s %s no home", count(n, "shard"), t.Name, verb(n, "has", "have"))
+		}
+		if t.Moving > 0 {
+			p.report("note", "shards", "moving "+t.Name, "%s of type %s %s", count(t.Moving, "shard"), t.Name, verb(t.Moving, "moves", "move"))
+		}
+		for _, h := range t.Hosts {
+			if h.Mismatch != "" {
+				p.report("bad", "shards", "mismatch "+t.Name+h.Name, "Node %s is refused for type %s: %s", h.Name, t.Name, h.Mismatch)
+			}
+			if h.Waiting > 0 {
+				p.report("warn", "shards", "waiting "+t.Name+h.Name, "%s of type %s %s on node %s", count(h.Waiting, "command"), t.Name, verb(h.Waiting, "waits", "wait"), h.Name)
+				p.Problems[len(p.Problems)-1].patience = 3 * time.Second // a command that starts an entity waits briefly
+			}
+			if h.Drained && !h.Leaving {
+				p.report("note", "shards", "drained "+t.Name+h.Name, "Node %s is drained for type %s", h.Name, t.Name)
+			}
+		}
+	}
+	if !p.Converged {
+		p.report("note", "nodes", "converged", "The members do not all have the same state yet")
+		p.Problems[len(p.Problems)-1].patience = 3 * time.Second
+	}
+	rank := map[string]int{"bad": 0, "warn": 1, "note": 2}
+	slices.SortStableFunc(p.Problems, func(a, b problem) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
+}
+
+func names(nodes []string) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, nameOf(n))
+	}
+	return strings.Join(all, ", ")
+}
+
+func verb(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// Level is the level of the worst problem, "ok" if there is none that is worse than a note.
+func (p *picture) Level() string {
+	if len(p.Problems) == 0 || p.Problems[0].Level == "note" {
+		return "ok"
+	}
+	return p.Problems[0].Level
+}
+
+// Entities is the number of running entities.
+func (p *picture) Entities() (n int) {
+	for _, t := range p.Types {
+		n += t.Entities
+	}
+	return n
+}
+
+// Shards is the number of hosted shards.
+func (p *picture) Shards() (n int) {
+	for _, t := range p.Types {
+		n += t.Shards
+	}
+	return n
+}
+
+// TotalShards is the number of shards of all types.
+func (p *picture) TotalShards() (n int) {
+	for _, t := range p.Types {
+		n += t.Total
+	}
+	return n
+}
+
+// Moving is the number of shards in a hand-off.
+func (p *picture) Moving() (n int) {
+	for _, t := range p.Types {
+		n += t.Moving
+	}
+	return n
+}
+
+// Waiting is the number of commands that wait for a shard.
+func (p *picture) Waiting() (n int) {
+	for _, t := range p.Types {
+		n += t.Waiting
+	}
+	return n
+}
+
+// Dropped is the number of commands that were not delivered since the start of the regions.
+func (p *picture) Dropped() (n uint64) {
+	for _, t := range p.Types {
+		n += t.Dropped
+	}
+	return n
+}
+
+// Up is the number of members that are Up and reachable.
+func (p *picture) Up() (n int) {
+	for _, m := range p.Nodes {
+		if m.Status == cluster.Up.String() && !m.Unreachable {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,209 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// keepAlive is the time after which a stream without a change sends a comment.
+const keepAlive = 15 * time.Second
+
+// poller asks the nodes for all browsers. Its goroutine runs while at least one stream is open.
+type poller struct {
+	console *Console
+	memory  memory // used with gathering held
+
+	gathering sync.Mutex // held while the nodes are asked
+
+	mu      sync.Mutex
+	viewers map[*viewer]bool
+	latest  *picture
+	stop    context.CancelFunc // nil if the goroutine does not run
+	running sync.WaitGroup
+}
+
+// viewer is an open stream.
+type viewer struct {
+	needs   needs
+	changed chan struct{} // has a capacity of one
+}
+
+func newPoller(c *Console) *poller {
+	return &poller{console: c, viewers: map[*viewer]bool{}}
+}
+
+// watch adds a stream. The returned function removes it.
+func (p *poller) watch(n needs) (v *viewer, leave func()) {
+	v = &viewer{needs: n, changed: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.viewers[v] = true
+	if p.stop == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		p.stop = cancel
+		p.running.Go(func() { p.run(ctx) })
+	}
+	return v, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if delete(p.viewers, v); len(p.viewers) == 0 && p.stop != nil {
+			p.stop()
+			p.stop = nil
+		}
+	}
+}
+
+func (p *poller) run(ctx context.Context) {
+	ticker := time.NewTicker(p.console.opts.Interval)
+	defer ticker.Stop()
+	for {
+		p.mu.Lock()
+		var n needs
+		for v := range p.viewers {
+			n |= v.needs
+		}
+		p.mu.Unlock()
+		p.gather(ctx, n, 0)
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		for v := range p.viewers {
+			select {
+			case v.changed <- struct{}{}:
+			default:
+			}
+		}
+		p.mu.Unlock()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gather returns the latest picture, or asks the nodes if the latest picture is older than age or
+// does not have the needed parts.
+func (p *poller) gather(ctx context.Context, n needs, age time.Duration) *picture {
+	if now := p.current(); now != nil && now.has&n == n && time.Since(now.At) < age {
+		return now
+	}
+	p.gathering.Lock()
+	defer p.gathering.Unlock()
+	if now := p.current(); now != nil && now.has&n == n && time.Since(now.At) < age { // another request was faster
+		return now
+	}
+	next := p.console.look(ctx, n)
+	p.memory.add(next)
+	if ctx.Err() != nil {
+		return next
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = next
+	return next
+}
+
+func (p *poller) current() *picture {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latest
+}
+
+// wait waits until the goroutine has ended. All streams must end.
+func (p *poller) wait() { p.running.Wait() }
+
+// stream sends the live parts of a page as server-sent events. The query is that of the page, with
+// the name of the page in the field page.
+func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
+	u, ok := c.admitted(w, r, Read)
+	if !ok {
+		return
+	}
+	p := c.pages[r.FormValue("page")]
+	if p == nil || !p.live {
+		http.Error(w, "console: no such stream", http.StatusNotFound)
+		return
+	}
+	select {
+	case <-c.closed:
+		http.Error(w, "console: closed", http.StatusServiceUnavailable)
+		return
+	default:
+	}
+	out := http.NewResponseController(w)
+	_ = out.SetWriteDeadline(time.Time{}) // a server's WriteTimeout would end the stream
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	if err := out.Flush(); err != nil {
+		c.opts.Logger.ErrorContext(r.Context(), "console: the server cannot send a stream", slog.Any("error", err))
+		return
+	}
+	v, leave := c.poller.watch(p.needs) //nolint:contextcheck // the poller serves all streams
+	defer leave()
+	idle := time.NewTicker(keepAlive)
+	defer idle.Stop()
+	sent := map[string]string{}
+	for {
+		var events bytes.Buffer
+		select {
+		case <-c.closed:
+			return
+		case <-r.Context().Done():
+			return
+		case <-idle.C:
+			if _, err := c.authorize(r, Read); err != nil { // the session has ended
+				return
+			}
+			events.WriteString(":\n\n")
+		case <-v.changed:
+			c.compose(&events, r, u, p, sent)
+		}
+		if _, err := w.Write(events.Bytes()); err != nil {
+			return
+		}
+		if err := out.Flush(); err != nil {
+			return
+		}
+	}
+}
+
+// compose renders the live parts of a page and appends those that have changed.
+func (c *Console) compose(events *bytes.Buffer, r *http.Request, u user, p *page, sent map[string]string) {
+	v := c.newView(r, u, p.title)
+	v.Page, v.Picture = p.name, c.poller.current()
+	if v.Picture == nil {
+		return
+	}
+	if err := p.load(r.Context(), r, v); err != nil {
+		v.Problem = err.Error()
+	}
+	for _, part := range []string{"health", "live"} {
+		text, err := c.assets.execute(p.name, part, v)
+		if err != nil {
+			c.opts.Logger.ErrorContext(r.Context(), "console: render", slog.String("page", p.name), slog.Any("error", err))
+			continue
+		}
+		if sent[part] == text {
+			continue
+		}
+		sent[part] = text
+		fmt.Fprintf(events, "event: %s\n", part)
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				fmt.Fprintf(events, "data: %s\n", line)
+			}
+		}
+		events.WriteByte('\n')
+	}
+}
