@@ -59,14 +59,14 @@ func newCoordinator(m *Machine, now time.Duration) *coordinator {
 	c := &coordinator{
 		m: m, nodes: map[identity.Node]*participant{}, collecting: true, rescale: map[string]int{}, ending: map[string]bool{}, loads: map[string]*loadState{}, retryAt: now, wakeAt: never,
 	}
-	c.membersChanged()
+	c.membersChanged(now)
 	return c
 }
 
-func (c *coordinator) membersChanged() {
+func (c *coordinator) membersChanged(now time.Duration) {
 	c.must, c.hosts = nil, nil
 	for i := range c.m.members {
-		if o := &c.m.members[i]; c.m.canCoordinate(o) && o.Status != identity.Exiting {
+		if o := &c.m.members[i]; c.m.canCoordinate(o) {
 			c.must = append(c.must, o.Node)
 		}
 	}
@@ -76,6 +76,9 @@ func (c *coordinator) membersChanged() {
 		}
 	}
 	c.countLag()
+	if c.lag > 0 { // a node that has joined may not know this coordinator, which may be Exiting
+		c.retryAt = min(c.retryAt, now+c.m.cfg.RetryInterval)
+	}
 }
 
 func (c *coordinator) isRequired(n identity.Node) bool {
@@ -178,7 +181,7 @@ func (c *coordinator) step(now time.Duration) bool {
 		}
 	}
 	c.wakeAt = never
-	if !c.m.Converged() || !c.m.canCoordinate(c.m.self) || c.m.preparing() {
+	if !c.m.Converged() || !c.m.canCoordinate(c.m.self) || c.m.preparing {
 		return false
 	}
 	c.m.accepted = termOf(c.m.self)

@@ -128,6 +128,7 @@ type Machine struct {
 	converged bool
 	suspended bool
 	ended     bool
+	preparing bool                            // the whole cluster is about to stop, and instances no longer move
 	since     time.Duration                   // time of the first membership
 	removed   map[identity.Node]time.Duration // when instances of removed nodes have certainly ended
 	out       *Effects
@@ -191,10 +192,11 @@ func (m *Machine) canCoordinate(o *identity.Member) bool {
 	return o.HasRole(m.cfg.Role) && o.UpNumber != identity.NeverUp && o.Status != identity.Joining && o.Status != identity.WeaklyUp && o.Status != identity.Down
 }
 
-// isPresent reports whether a node is a member that is neither Exiting nor Down.
+// isPresent reports whether a node is a member that is not Down. An Exiting node takes part: it leaves
+// when its instances have moved.
 func (m *Machine) isPresent(n identity.Node) bool {
 	o := membership.Lookup(m.members, n)
-	return o != nil && o.Status != identity.Exiting && o.Status != identity.Down
+	return o != nil && o.Status != identity.Down
 }
 
 // Next returns the time of the next Tick.
@@ -208,18 +210,13 @@ func (m *Machine) Next() time.Duration {
 
 // Drained reports whether a leaving node has no instances, and gets none.
 func (m *Machine) Drained() bool {
-	if m.ended || m.self == nil || m.preparing() {
+	if m.ended || m.self == nil || m.preparing {
 		return len(m.running) == 0
 	}
 	if len(m.running) > 0 || !m.leaving {
 		return false
 	}
 	return !m.hosts() || m.acked >= m.leaveSeq && m.latest == m.table.Version && !m.table.names(m.cfg.Self)
-}
-
-// preparing reports whether the whole cluster is about to stop. Then instances do not move.
-func (m *Machine) preparing() bool {
-	return m.self != nil && (m.self.Status == identity.PreparingForShutdown || m.self.Status == identity.ReadyForShutdown)
 }
 
 // hosts reports whether the node can run instances.
@@ -290,6 +287,9 @@ func (m *Machine) updateMembers(now time.Duration, in *Members) {
 	if joined = joined && m.self != nil; joined {
 		m.since = now
 	}
+	if m.self != nil && (m.self.Status == identity.PreparingForShutdown || m.self.Status == identity.ReadyForShutdown) {
+		m.preparing = true // also when the node is Exiting later
+	}
 	margin := m.cfg.RemovalMargin(max(len(old), len(m.members)))
 	for was, is := range membership.Pairs(old, m.members, membership.CompareNodes) {
 		if is == nil {
@@ -300,12 +300,12 @@ func (m *Machine) updateMembers(now time.Duration, in *Members) {
 	m.converged = len(in.Unreachable) == 0
 	for i := range m.members {
 		o := &m.members[i]
-		if _, seen := slices.BinarySearchFunc(in.Seen, o.Node, identity.Node.Compare); !seen && m.isPresent(o.Node) {
+		if _, seen := slices.BinarySearchFunc(in.Seen, o.Node, identity.Node.Compare); !seen && o.Status != identity.Exiting && o.Status != identity.Down {
 			m.converged = false
 		}
 	}
 	if m.leader != nil {
-		m.leader.membersChanged()
+		m.leader.membersChanged(now)
 	}
 	if joined || m.Coordinator() != before {
 		m.changed(now)
@@ -329,7 +329,7 @@ func (m *Machine) changed(now time.Duration) {
 // control starts and stops instances according to the table.
 func (m *Machine) control() {
 	m.moved = false
-	inside := m.self != nil && m.self.Status != identity.Down && m.self.Status != identity.Exiting && !m.ended && (!m.leaving || !m.preparing())
+	inside := m.self != nil && m.self.Status != identity.Down && !m.ended && (!m.leaving || !m.preparing)
 	wanted := map[Instance]bool{}
 	for i := range m.groups {
 		g := m.table.Find(m.groups[i].Name)

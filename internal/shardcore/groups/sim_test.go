@@ -29,8 +29,10 @@ func simulate(t *testing.T, seed uint64) {
 		switch action := w.rnd.IntN(6); {
 		case len(up) < 3 || action == 0 && len(up) < 8:
 			w.join(fmt.Sprintf("n%d", len(w.order)))
-		case action <= 1:
+		case action <= 1 && w.rnd.IntN(2) == 0:
 			w.leave(up[w.rnd.IntN(len(up))])
+		case action <= 1:
+			w.dismiss(up[w.rnd.IntN(len(up))])
 		case action == 2 && len(w.missing) == 0:
 			w.lose(true, up[w.rnd.IntN(len(up))])
 		case action == 3 && len(w.missing) == 0:
@@ -167,6 +169,31 @@ func TestRollingRestart(t *testing.T) {
 	}
 	if limit := (instances+size-1)/size + 1; most > limit {
 		t.Errorf("a node has %d instances, want at most %d", most, limit)
+	}
+}
+
+// TestDismissedNodes checks that a node that an operator lets leave, and that is hence Exiting, leaves
+// only after its instances have moved, without a gap and within the time-out of the phase in which they
+// move. Its workers do not wait for the removal of the node.
+func TestDismissedNodes(t *testing.T) {
+	t.Parallel()
+	for seed := range effort.Count[uint64](5, 30, 200) {
+		w := newWorld(t, seed)
+		w.groups = []groups.Declaration{fixed("a", 3, false), fixed("w", 6, true)}
+		for i := range 4 {
+			w.join(fmt.Sprintf("n%d", i))
+		}
+		w.await(time.Minute, "table", w.settled)
+		w.strict = true
+		for _, n := range w.order[:3] { // the coordinator is the first of them
+			w.dismiss(n)
+			w.await(12*time.Second, "end of the dismissed node", func() bool { return !n.alive })
+			w.join(n.id.Name)
+			w.await(time.Minute, "table", w.settled)
+		}
+		if w.gaps > 0 {
+			t.Errorf("seed %d: an instance of the ordinary group was missing %d times, want none", seed, w.gaps)
+		}
 	}
 }
 

@@ -65,6 +65,7 @@ type member struct {
 	faulty    bool // crashes, or is separated for some time
 	suspended bool
 	leaving   bool
+	exiting   bool // hands off its instances while it is Exiting
 	left      bool
 	running   map[groups.Instance]*instance
 	view      groups.Members
@@ -293,7 +294,7 @@ func (n *member) checkVersion(before groups.Version) {
 			w.fail("%v changes the table, and %v has not seen the membership", n.id, o.Node)
 		}
 		peer := w.nodes[o.Node]
-		if has := peer.m.Table().Version; o.Node != n.id && o.Status != identity.Exiting && peer.alive && changed && has.Compare(before) < 0 {
+		if has := peer.m.Table().Version; o.Node != n.id && peer.alive && changed && has.Compare(before) < 0 {
 			w.fail("%v makes table %v, and %v has only %v", n.id, now, o.Node, has)
 		}
 	}
@@ -388,7 +389,7 @@ func (w *world) send(from *member, m groups.Message) {
 
 // oracle starts and stops coordinators as cluster.Singleton does.
 func (w *world) oracle() {
-	if at := w.leader; at != nil && at.alive && !at.suspended && !at.left && w.status(at.id) != identity.Exiting {
+	if at := w.leader; at != nil && at.alive && !at.suspended && !at.left && (at.exiting || w.status(at.id) != identity.Exiting) {
 		return
 	}
 	if at := w.leader; at != nil {
@@ -422,6 +423,38 @@ func (w *world) oracle() {
 // leave lets a node leave when its instances have moved.
 func (w *world) leave(n *member) {
 	n.leaving = true
+	w.drain(n, func() {
+		w.change(n.id, identity.Leaving)
+		w.after(time.Second, func() { w.exit(n) })
+	})
+}
+
+// dismiss lets a node leave on the request of an operator: its instances move while it is Exiting.
+func (w *world) dismiss(n *member) {
+	n.leaving = true
+	w.change(n.id, identity.Leaving)
+	var exit func()
+	exit = func() {
+		switch {
+		case !n.alive:
+		case len(w.missing) > 0:
+			w.after(time.Second, exit)
+		default:
+			n.exiting = true
+			w.change(n.id, identity.Exiting)
+			w.after(w.delay(500*time.Millisecond), func() {
+				w.drain(n, func() {
+					n.exiting = false
+					w.exit(n)
+				})
+			})
+		}
+	}
+	w.after(time.Second, exit)
+}
+
+// drain moves the instances of a node, and then calls a function.
+func (w *world) drain(n *member, then func()) {
 	n.step(groups.Leave{})
 	var poll func()
 	poll = func() {
@@ -436,8 +469,7 @@ func (w *world) leave(n *member) {
 			if w.leader != nil && w.leader.named(n.id) {
 				w.fail("%v leaves, and the coordinator has instances for it", n.id)
 			}
-			w.change(n.id, identity.Leaving)
-			w.after(time.Second, func() { w.exit(n) })
+			then()
 		}
 	}
 	poll()
