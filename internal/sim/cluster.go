@@ -25,6 +25,7 @@ type cluster struct {
 	store *env.LeaseStore
 	data  *data
 	shard *sharding
+	group *grouping
 
 	hosts  []*host // all processes, including those that have ended
 	byNode map[identity.Node]*host
@@ -53,6 +54,7 @@ type cluster struct {
 	runningCuts    int             // running cuts
 	faults         int
 	restarts       bool
+	shuttingDown   bool   // the whole cluster
 	undisturbedNow bool   // operators do nothing
 	forging        bool   // a forged message is handled
 	accuser        string // name of the member that sends forged reports
@@ -87,6 +89,10 @@ func newCluster(seed uint64, plan Plan) *cluster {
 	}
 	c.data = newData(c, seed, NewDataPlan(seed, plan))
 	c.shard = newSharding(c, seed, NewShardsPlan(seed, plan))
+	c.group = newGrouping(c, seed, NewGroupsPlan(seed, len(plan.Names)))
+	for _, role := range c.group.roles {
+		c.plan.Singletons = append(c.plan.Singletons, Singleton{Name: groupSingleton + role, Role: role})
+	}
 	return c
 }
 
@@ -322,6 +328,7 @@ func Run(seed uint64, nodes int, trace func(at time.Duration, text string)) Resu
 	c.w.Logf("%v", plan)
 	c.w.Logf("data: %v", c.data.plan)
 	c.w.Logf("sharding: %v", c.shard.plan)
+	c.w.Logf("groups: %+v", c.group.plan)
 	c.live()
 	for _, h := range c.hosts {
 		c.count(h)
@@ -354,6 +361,7 @@ func (c *cluster) live() {
 	c.begin()
 	c.data.begin()
 	c.shard.begin()
+	c.group.begin()
 	if !c.converge("comes-up", time.Minute, c.unsettled) {
 		return
 	}
@@ -371,8 +379,12 @@ func (c *cluster) live() {
 		return
 	}
 	c.shard.quiesce()
+	c.group.quiet = true
 	if c.violation == nil {
 		c.shard.finish()
+	}
+	if c.violation == nil {
+		c.group.finish()
 	}
 	c.data.quiesce()
 	c.run(20 * time.Second) // no workload and no faults
@@ -415,6 +427,7 @@ func (c *cluster) heal() {
 
 func (c *cluster) shutDown() {
 	c.w.Logf("all nodes are shut down")
+	c.shuttingDown = true
 	for _, name := range c.names {
 		c.notRestarted[name] = true
 	}

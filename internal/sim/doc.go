@@ -77,6 +77,20 @@
 // coordinator runs, the node refuses the commands for shards without a known home after the timeout
 // of package sharding. The callers of these commands receive the error.
 //
+// # Groups
+//
+// In half of the seeds, all nodes run one or two groups of package sharding: some ordinary, some
+// exclusive, some for the nodes with a role, some with a number of instances that depends on the
+// number of nodes or on the load. Operators change the number. The simulator checks these rules:
+//
+//   - An exclusive instance runs once. A node runs each instance at most once.
+//   - Tables of one version are equal, and no node goes back to an earlier table.
+//   - A coordinator makes a table only if the membership has converged and all members with the role
+//     have the table before.
+//   - A node that leaves, by itself or on request, has no instances and is in no table.
+//
+// At the end all nodes have equal tables, and each instance runs once, where the tables say.
+//
 // # Excluded faults
 //
 // The protocol does not promise to survive these faults, so the simulation excludes them:

@@ -233,6 +233,11 @@ func leave(c *cluster) bool {
 	if c.shard.rand.IntN(6) == 0 && c.mayCut() {
 		return rollingRestart(c, h)
 	}
+	if c.group.rand.IntN(2) == 0 {
+		c.w.Logf("FAULT: %v shuts down", h.p.Node())
+		h.shutDown()
+		return true
+	}
 	c.w.Logf("FAULT: %v is asked to let %v leave", by.p.Node(), h.p.Node())
 	c.leaving[h.p.Node()] = true
 	by.submit(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
@@ -254,8 +259,12 @@ func rollingRestart(c *cluster, by *host) bool {
 		if !h.alive() || c.violation != nil {
 			break
 		}
-		c.leaving[m.Node] = true
-		h.submit(node.Membership{Input: membership.Leave{Node: m.Node}})
+		if c.group.rand.IntN(2) == 0 {
+			h.shutDown()
+		} else {
+			c.leaving[m.Node] = true
+			h.submit(node.Membership{Input: membership.Leave{Node: m.Node}})
+		}
 		c.until(time.Minute, func() bool { return h.p.Dead() && c.unsettled() == "" })
 	}
 	c.hit("node", "rolling restart")

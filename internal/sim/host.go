@@ -32,11 +32,21 @@ type host struct {
 	serial    uint64                 // serial number of messages through proxies
 	data      *replicator
 	shards    *shardNode
+	groups    []*groupNode // by role
+	regions   regions
 
 	joins    func()        // called when the node becomes a member
 	joined   time.Duration // when the node became a member
 	stopped  membership.Reason
 	observed observed
+}
+
+// regions is the state of the hand-off of shards and instances of groups, which a node does once, before
+// it leaves.
+type regions struct {
+	begun bool
+	open  int      // parts that are not complete
+	then  []func() // called when no part is open
 }
 
 // instance is a run of a singleton.
@@ -70,6 +80,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	c.w.Logf("%v starts", h.p.Node())
 	h.data = c.data.replicate(h)
 	h.shards = c.shard.host(h)
+	c.group.host(h)
 	for _, s := range c.plan.Singletons {
 		h.addSingleton(s)
 	}
@@ -81,7 +92,7 @@ func (h *host) addSingleton(s Singleton) {
 		return
 	}
 	h.applyEffects(must(h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease, Role: s.Role})))
-	if s.Name == coordination { // no node sends messages to it by its name
+	if s.Name == coordination || strings.HasPrefix(s.Name, groupSingleton) { // no node sends messages to it by its name
 		return
 	}
 	h.applyEffects(must(h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20})))
@@ -132,6 +143,10 @@ func (h *host) Receive(m env.Message) {
 		h.forwarded(m)
 	case m.Kind == kindData:
 		h.data.received(m)
+	case m.Kind == kindGroups:
+		for _, g := range h.groups {
+			g.received(m)
+		}
 	case m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindReply:
 		h.shards.received(m)
 	case lag > 0:
@@ -195,6 +210,11 @@ func (h *host) applyEffects(e node.Effects) {
 	h.check(e)
 	h.data.members(e.Events)
 	h.shards.members(e.Events)
+	if len(e.Events)+len(e.Life) > 0 {
+		for _, g := range h.groups {
+			g.membersChanged()
+		}
+	}
 	for _, l := range e.Life {
 		h.lifecycle(l)
 	}
@@ -224,7 +244,7 @@ func (h *host) lifecycle(l membership.Life) {
 	switch l.Kind {
 	case membership.Exits:
 		wait := h.c.between(10*time.Millisecond, 1500*time.Millisecond)
-		h.p.After(0, func() { h.shards.leave(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
+		h.p.After(0, func() { h.stopRegions(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
 	case membership.Stopped:
 		h.stopped = l.Reason
 		h.c.w.Logf("%v: %v", h.p.Node(), l.Reason)
@@ -242,8 +262,43 @@ func (h *host) lifecycle(l membership.Life) {
 	}
 }
 
+// shutDown lets the node leave after it has handed off its shards and its instances of groups.
+func (h *host) shutDown() {
+	h.c.leaving[h.p.Node()] = true
+	h.p.Do(func() {
+		h.stopRegions(func() { h.step(node.Membership{Input: membership.Leave{Node: h.p.Node()}}) })
+	})
+}
+
+// stopRegions hands off the shards and the instances of groups, once in the life of a node. It calls
+// then when that is done, or at a timeout.
+func (h *host) stopRegions(then func()) {
+	r := &h.regions
+	if r.begun && r.open == 0 {
+		then()
+		return
+	}
+	if r.then = append(r.then, then); r.begun {
+		return
+	}
+	r.begun, r.open = true, 1+len(h.groups)
+	done := func() {
+		if r.open--; r.open == 0 {
+			for _, f := range r.then {
+				f()
+			}
+			r.then = nil
+		}
+	}
+	h.shards.leave(done)
+	for _, g := range h.groups {
+		g.drain(done)
+	}
+}
+
 func (h *host) maybeEnd() {
-	if h.stopped != 0 && len(h.instances) == 0 && h.shards.idle() && !h.p.Dead() {
+	busy := slices.ContainsFunc(h.groups, func(g *groupNode) bool { return len(g.running) > 0 })
+	if h.stopped != 0 && len(h.instances) == 0 && h.shards.idle() && !busy && !h.p.Dead() {
 		h.p.After(0, func() {
 			h.kill()
 			h.c.w.Logf("%v has ended", h.p.Node())
@@ -256,6 +311,9 @@ func (h *host) kill() {
 		h.c.count(h)
 		h.data.end()
 		h.shards.end()
+		for _, g := range h.groups {
+			g.end()
+		}
 		h.p.Kill()
 	}
 }
@@ -293,13 +351,15 @@ func (h *host) begin(i node.Instance) {
 	h.c.hit("instance", "started")
 	downHostsNothing(h, i.Singleton)
 	oneInstance(h.c, i.Singleton)
-	if i.Singleton == coordination {
-		h.p.After(0, func() {
-			if running := h.instances[coordination]; running != nil && running.nr == i.Nr && !running.stopping {
-				h.shards.singletonStarted()
-			}
-		})
-	}
+	h.p.After(0, func() {
+		switch running := h.instances[i.Singleton]; {
+		case running == nil || running.nr != i.Nr || running.stopping:
+		case i.Singleton == coordination:
+			h.shards.singletonStarted()
+		default:
+			h.coordinate(i.Singleton, true)
+		}
+	})
 }
 
 // stop requests an instance to stop, which takes some time.
@@ -315,7 +375,10 @@ func (h *host) stop(i node.Instance) {
 		h.shards.singletonStopped(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
 		return
 	}
-	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })
+	h.p.After(h.c.between(time.Millisecond, maxStopping), func() {
+		h.coordinate(i.Singleton, false)
+		h.hasEnded(i, running)
+	})
 }
 
 func (h *host) hasEnded(i node.Instance, running *instance) {

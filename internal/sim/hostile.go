@@ -95,6 +95,10 @@ func (h *host) forged(from identity.Node, m forgery) {
 			if h.data.loaded && !h.data.ended {
 				h.data.step(replication.Batch{Packets: []replication.Packet{{From: from, Payload: m.data}}})
 			}
+		case k == kindGroups:
+			for _, g := range h.groups {
+				g.received(env.Message{From: from, To: h.p.Node(), Data: m.data})
+			}
 		case k >= link.Kind(shardcore.KindCoordinator):
 			if !h.shards.gone {
 				h.shards.step(shardcore.Received{From: from, Kind: shardcore.Kind(k), Data: m.data})
@@ -167,7 +171,7 @@ func (c *cluster) forgeAsAny(from identity.Node, to *host) (all []forgery) {
 		}
 	}
 	for _, garbage := range [][]byte{nil, {0xff}, bytes.Repeat([]byte{0xff}, 100), bytes.Repeat([]byte{1}, 1000), make([]byte, 5000)} {
-		all = append(all, packet(garbage), forgery{kindData, garbage}, forgery{link.Kind(node.KindSingleton), garbage})
+		all = append(all, packet(garbage), forgery{kindData, garbage}, forgery{kindGroups, garbage}, forgery{link.Kind(node.KindSingleton), garbage})
 		for _, kind := range []shardcore.Kind{shardcore.KindCoordinator, shardcore.KindRegion} {
 			all = append(all, forgery{link.Kind(kind), garbage})
 		}

@@ -517,6 +517,8 @@ func (c *cluster) unsettled() string {
 			return n.String() + " has another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
+		case h.regions.begun:
+			return n.String() + " is about to leave"
 		case c.restarts && h.shards.wrongSetting != "":
 			return n.String() + " has other settings than the others"
 		}

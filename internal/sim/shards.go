@@ -328,6 +328,8 @@ func (s *shardNode) restart() {
 		s.after(5*time.Second, s.restart)
 	case !s.h.m.Member():
 		s.h.kill()
+	case s.wrongSetting == "" && s.d.rand.IntN(2) == 0: // a node with a different setting leaves at once
+		s.h.shutDown()
 	default:
 		s.d.c.leaving[s.h.p.Node()] = true
 		s.h.submit(node.Membership{Input: membership.Leave{Node: s.h.p.Node()}})
