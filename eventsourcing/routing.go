@@ -183,7 +183,10 @@ func (h shardedHost) Kill(id string) bool { return h.stop(id, stopForce) }
 func (h shardedHost) Close(ctx context.Context) error { return h.withdraw(ctx) }
 
 // InMemory implements hosting.Host.
-func (h shardedHost) InMemory(id string) bool { return h.find(id) != nil }
+func (h shardedHost) InMemory(id string) (found, recovered bool) {
+	p := h.presence(id)
+	return p != Absent, p == Running
+}
 
 // deliverLocal passes a message to its entity in this runtime.
 func (h *host) deliverLocal(m hosting.Message) error {

@@ -404,8 +404,9 @@ func TestStartOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newRemoteNode(t)
-		if err := a.remote.Start(t.Context(), "rome"); err != nil || !a.host.InMemory("rome") {
-			t.Errorf("Start = %v, in memory %t, want nil and true", err, a.host.InMemory("rome"))
+		err := a.remote.Start(t.Context(), "rome")
+		if found, recovered := a.host.InMemory("rome"); err != nil || !found || !recovered {
+			t.Errorf("Start = %v, in memory %t, recovered %t, want nil, true and true", err, found, recovered)
 		}
 		if err := a.remote.Start(t.Context(), ""); !errors.Is(err, eventsourcing.ErrArgument) {
 			t.Errorf("Start without an ID = %v, want ErrArgument", err)

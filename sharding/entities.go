@@ -93,10 +93,11 @@ func (s *shell) entityBusy(id string) {
 func (s *shell) handleGone(r *localEntity, asked bool) {
 	seated := r.hasEntry
 	s.removeEntry(r)
-	switch {
-	case r.stopping && s.host().Drain(r.id):
-		return // a new command has started the entity again: the entity handles its mailbox before it stops
-	case !r.stopping && s.host().InMemory(r.id):
+	if r.stopping {
+		if s.host().Drain(r.id) {
+			return // a new command has started the entity again: the entity handles its mailbox before it stops
+		}
+	} else if again, _ := s.host().InMemory(r.id); again {
 		if seated { // a command arrived on the fast path: keep the entity running, because other commands may follow
 			s.started = append(s.started, r)
 		}

@@ -182,3 +182,22 @@ func ExampleRegion_Statistics() {
 	// a:1: 100 entities in 20 shards
 	// missing: []
 }
+
+// Presence does not start the account.
+func ExampleRegion_Presence() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.stop(ctx)
+	fmt.Println(a.region.Presence(ctx, "42"))
+	fmt.Println(eventsourcing.Ask(ctx, a.region.Ref("42"), Deposit{Amount: 10}))
+	fmt.Println(a.region.Presence(ctx, "42"))
+	// Output:
+	// absent <nil>
+	// 10 <nil>
+	// running <nil>
+}

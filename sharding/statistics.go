@@ -13,9 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/wire"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding/allocation"
 	"github.com/refold-io/refold/transport"
 )
@@ -94,7 +96,7 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	for i, n := range nodes {
 		all.Go(func() {
 			var b []byte
-			if b, failed[i] = s.query(limited, n, queryCounts); failed[i] == nil {
+			if b, failed[i] = s.query(limited, n, queryCounts, ""); failed[i] == nil {
 				found[i], failed[i] = decodeCounts(b)
 			}
 		})
@@ -114,7 +116,62 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	return out, nil
 }
 
+// Presence returns whether an entity is in memory, without starting it. The home of the entity answers,
+// or the coordinator if the shard has no home. An entity that the shard is about to start is Recovering,
+// for example one that is remembered. The answer may be outdated when it arrives.
+//
+// Presence waits for at most 3 s. The error matches ErrInvalid for an invalid ID, ErrNoCoordinator if the
+// home is unknown, or ErrStopped, or it is that of ctx or of the request to the home.
+func (r *Region[C]) Presence(ctx context.Context, id string) (eventsourcing.Presence, error) {
+	n, err := r.ShardOf(id)
+	if err != nil {
+		return eventsourcing.Absent, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errNoReply)
+	defer cancel()
+	p, err := r.shell.presence(ctx, n, id)
+	if err != nil {
+		return eventsourcing.Absent, fmt.Errorf("sharding: presence of %q of type %q: %w", id, r.shell.name, err)
+	}
+	return p, nil
+}
+
+func (s *shell) presence(ctx context.Context, n Shard, id string) (p eventsourcing.Presence, err error) {
+	var home identity.Node
+	if err = s.call(ctx, func() { home, _ = s.machine.Home(n) }); err != nil {
+		return p, err
+	}
+	if !home.IsZero() { // it may be outdated
+		var hosted bool
+		if p, hosted, err = s.presenceAt(ctx, home, id); hosted || err != nil {
+			return p, err
+		}
+	}
+	nodes, err := s.queryCoordinator(ctx, queryHome, id)
+	if err != nil || len(nodes) == 0 {
+		return p, err
+	}
+	p, _, err = s.presenceAt(ctx, nodes[0], id) // without the shard, the home is about to start or stop it
+	return p, err
+}
+
+// presenceAt queries a node that may host the shard of an entity.
+func (s *shell) presenceAt(ctx context.Context, home identity.Node, id string) (p eventsourcing.Presence, hosted bool, err error) {
+	b, err := s.query(ctx, home, queryPresence, id)
+	if err != nil {
+		return p, false, fmt.Errorf("query the home %v: %w", home, err)
+	}
+	return decodePresence(b)
+}
+
 func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
+	nodes, err := s.queryCoordinator(ctx, queryRegions, "")
+	slices.SortFunc(nodes, identity.Node.Compare)
+	return nodes, err
+}
+
+// queryCoordinator sends a query to the coordinator, whose reply is a list of nodes.
+func (s *shell) queryCoordinator(ctx context.Context, subject query, id string) ([]identity.Node, error) {
 	var coordinator identity.Node
 	if err := s.call(ctx, func() { coordinator, _ = s.machine.Coordinator() }); err != nil {
 		return nil, err
@@ -122,31 +179,29 @@ func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	if coordinator.IsZero() {
 		return nil, ErrNoCoordinator
 	}
-	b, err := s.query(ctx, coordinator, queryRegions)
+	b, err := s.query(ctx, coordinator, subject, id)
 	var nodes []identity.Node
 	if err == nil {
 		nodes, err = decodeNodes(b)
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
+		return nodes, nil
 	case cause != nil && !errors.Is(cause, errNoReply):
 		return nil, cause
-	default:
-		return nil, fmt.Errorf("%w on %v: %w", ErrNoCoordinator, coordinator, err)
 	}
-	slices.SortFunc(nodes, identity.Node.Compare)
-	return nodes, nil
+	return nil, fmt.Errorf("%w on %v: %w", ErrNoCoordinator, coordinator, err)
 }
 
-// query sends a query to a node, which may be this one.
-func (s *shell) query(ctx context.Context, to identity.Node, subject query) (answer []byte, err error) {
+// query sends a query to a node, which may be this one. id is the entity of the query, if it has one.
+func (s *shell) query(ctx context.Context, to identity.Node, subject query, id string) (answer []byte, err error) {
 	if to == s.node.Self() {
-		if failed := s.call(ctx, func() { answer, err = s.answerQuery(subject) }); failed != nil {
+		if failed := s.call(ctx, func() { answer, err = s.answerQuery(subject, id) }); failed != nil {
 			return nil, failed
 		}
 		return answer, err
 	}
-	b, err := s.node.Transport().Request(ctx, to, kindQuery, encodeQuery(subject, s.name))
+	b, err := s.node.Transport().Request(ctx, to, kindQuery, encodeQuery(subject, s.name, id))
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +209,31 @@ func (s *shell) query(ctx context.Context, to identity.Node, subject query) (ans
 }
 
 // answerQuery returns the reply to a query. The loop calls it.
-func (s *shell) answerQuery(subject query) ([]byte, error) {
+func (s *shell) answerQuery(subject query, id string) ([]byte, error) {
 	switch subject {
-	case queryRegions:
+	case queryRegions, queryHome:
 		c := s.machine.LocalCoordinator()
 		if c == nil || c.Term() == 0 {
 			return nil, ErrNoCoordinator
 		}
 		state, _ := c.State()
-		return encodeNodes(state.Regions()), nil
+		if subject == queryRegions {
+			return encodeNodes(state.Regions()), nil
+		}
+		n, err := s.shardOf(id)
+		if err != nil {
+			return nil, err
+		}
+		if home, found := state.Home(n); found {
+			return encodeNodes([]allocation.Region{{Node: home}}), nil
+		}
+		return encodeNodes(nil), nil
+	case queryPresence:
+		n, err := s.shardOf(id)
+		if err != nil {
+			return nil, err
+		}
+		return s.answerPresence(n, id), nil
 	case queryCounts:
 		if s.proxy {
 			return nil, errors.New("proxy without shards")
@@ -170,6 +241,20 @@ func (s *shell) answerQuery(subject query) ([]byte, error) {
 		return encodeCounts(s.counts()), nil
 	}
 	return nil, fmt.Errorf("unknown query %d", subject)
+}
+
+// answerPresence returns the encoded presence of an entity on this node. The loop calls it.
+func (s *shell) answerPresence(n Shard, id string) []byte {
+	if !slices.Contains(s.machine.Hosted(), n) {
+		return []byte{wireVersion, notHosted}
+	}
+	p := eventsourcing.Absent
+	if found, recovered := s.host().InMemory(id); recovered {
+		p = eventsourcing.Running
+	} else if found || s.machine.Starts(n, id) {
+		p = eventsourcing.Recovering
+	}
+	return []byte{wireVersion, byte(p)}
 }
 
 // counts returns the entity counts of the hosted shards. The loop calls it.
@@ -191,7 +276,7 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 			rt.unsentReplies.Add(1)
 		}
 	}
-	subject, name, err := decodeQuery(r.Payload)
+	subject, name, id, err := decodeQuery(r.Payload)
 	if err != nil {
 		reply(nil, err)
 		return
@@ -208,7 +293,7 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	}
 	if !s.post(func() {
 		s.pendingQueries.Add(-1)
-		reply(s.answerQuery(subject))
+		reply(s.answerQuery(subject, id))
 	}) {
 		s.pendingQueries.Add(-1)
 		reply(nil, ErrStopped)
@@ -219,9 +304,15 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 type query byte
 
 const (
-	queryRegions query = 1 // the registered regions, to the coordinator
-	queryCounts  query = 2 // the entity counts of a region
+	queryRegions  query = 1 // the registered regions, to the coordinator
+	queryCounts   query = 2 // the entity counts of a region
+	queryPresence query = 3 // the presence of an entity on its home
+	queryHome     query = 4 // the home of an entity, to the coordinator
 )
+
+// notHosted replies to queryPresence that the node does not host the shard. The other replies are an
+// eventsourcing.Presence.
+const notHosted byte = 255
 
 // errNoReply is the cause of a context that ends because a reply is late.
 var errNoReply = errors.New("sharding: no reply in time")
@@ -231,17 +322,33 @@ const (
 	maxReason     = 512
 )
 
-// encodeQuery encodes a query about a type.
-func encodeQuery(subject query, name string) []byte {
-	return append([]byte{wireVersion, byte(subject), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
+// encodeQuery encodes a query about a type, or about an entity of it.
+func encodeQuery(subject query, name, id string) []byte {
+	b := append([]byte{wireVersion, byte(subject), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
+	return append(b, id...)
 }
 
 // decodeQuery decodes the result of encodeQuery. The error matches errMalformed.
-func decodeQuery(b []byte) (subject query, name string, err error) {
-	r := wire.NewReader(b, wireVersion, maxManifest, errMalformed)
+func decodeQuery(b []byte) (subject query, name, id string, err error) {
+	r := wire.NewReader(b, wireVersion, maxManifest+journal.MaxIDLength, errMalformed)
 	subject = query(r.Byte("question"))
 	name = string(r.Bytes(int(r.Byte("length")), "type"))
-	return subject, name, r.End()
+	id = string(r.Bytes(r.Left(), "entity ID"))
+	return subject, name, id, r.End()
+}
+
+// decodePresence decodes the reply to queryPresence. The error matches errMalformed.
+func decodePresence(b []byte) (p eventsourcing.Presence, hosted bool, err error) {
+	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
+	v := r.Byte("presence")
+	p, hosted = eventsourcing.Presence(v), v != notHosted
+	if hosted && p > eventsourcing.Running {
+		r.Fail("presence %d", v)
+	}
+	if err := r.End(); err != nil || !hosted {
+		return eventsourcing.Absent, false, err
+	}
+	return p, true, nil
 }
 
 func encodeQueryReply(answer []byte, err error) []byte {

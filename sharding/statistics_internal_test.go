@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -18,8 +20,21 @@ import (
 func TestQueryEncoding(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)
-	if subject, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || subject != queryCounts || got != name {
-		t.Errorf("decodeQuery = %d, %q, %v, want the encoded query", subject, got, err)
+	id := strings.Repeat("i", journal.MaxIDLength)
+	for subject, about := range map[query]string{queryCounts: "", queryPresence: id} {
+		if got, typ, entity, err := decodeQuery(encodeQuery(subject, name, about)); err != nil || got != subject || typ != name || entity != about {
+			t.Errorf("decodeQuery = %d, %q, %q, %v, want the encoded query", got, typ, entity, err)
+		}
+	}
+	for b, want := range map[byte]eventsourcing.Presence{0: eventsourcing.Absent, 1: eventsourcing.Recovering, 2: eventsourcing.Running, notHosted: eventsourcing.Absent} {
+		if got, hosted, err := decodePresence([]byte{wireVersion, b}); got != want || hosted != (b != notHosted) || err != nil {
+			t.Errorf("decodePresence of %d = %v, %t, %v, want %v", b, got, hosted, err, want)
+		}
+	}
+	for _, b := range [][]byte{{wireVersion}, {wireVersion, 3}, {wireVersion, 1, 1}} {
+		if got, hosted, err := decodePresence(b); !errors.Is(err, errMalformed) {
+			t.Errorf("decodePresence of %v = %v, %t, %v, want errMalformed", b, got, hosted, err)
+		}
 	}
 	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
 	if got, err := decodeCounts(encodeCounts(counts)); err != nil || !reflect.DeepEqual(got, counts) {
@@ -43,13 +58,16 @@ func TestQueryEncoding(t *testing.T) {
 }
 
 func FuzzQueryEncoding(f *testing.F) {
-	f.Add(encodeQuery(queryRegions, "account"))
+	f.Add(encodeQuery(queryRegions, "account", ""))
+	f.Add(encodeQuery(queryPresence, "account", "42"))
+	f.Add([]byte{wireVersion, notHosted})
 	f.Add(encodeCounts([]ShardCount{{1, 2}, {5, 0}}))
 	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))
 	f.Add(encodeQueryReply(nil, errStopping))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for subject, decode := range map[string]func() (int, error){
-			"question": func() (int, error) { _, name, err := decodeQuery(b); return len(name), err },
+			"question": func() (int, error) { _, name, id, err := decodeQuery(b); return len(name) + len(id), err },
+			"presence": func() (int, error) { _, _, err := decodePresence(b); return 0, err },
 			"counts":   func() (int, error) { all, err := decodeCounts(b); return len(all), err },
 			"nodes":    func() (int, error) { all, err := decodeNodes(b); return len(all), err },
 			"answer": func() (int, error) {

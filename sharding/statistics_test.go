@@ -8,8 +8,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding"
 )
@@ -90,6 +92,135 @@ func TestStatisticsWithoutCoordinator(t *testing.T) {
 		w.must(a.Shutdown(w.Context()))
 		if _, err := a.region.Statistics(w.Context(), 0); !errors.Is(err, sharding.ErrStopped) {
 			w.Errorf("after the end of the region: %v, want ErrStopped", err)
+		}
+	})
+}
+
+// TestPresence checks that each node can query the presence of an entity on its home, before, during and
+// after a recovery, after a move, and that the query does not start the entity.
+func TestPresence(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		block := map[string]chan struct{}{"slow": make(chan struct{})}
+		w.made = func(id string) {
+			if block[id] != nil {
+				<-block[id]
+			}
+		}
+		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("c", "library"), w.start("d")} // d is a proxy
+		w.up(all...)
+		for _, h := range all {
+			w.must(h.region.AwaitReady(w.Context()))
+		}
+		want := func(at, id string, want eventsourcing.Presence, hosts ...*host) {
+			w.Helper()
+			for _, h := range hosts {
+				if got, err := h.region.Presence(w.Context(), id); got != want || err != nil {
+					w.Errorf("%s: on %v, entity %q is %v, %v, want %v", at, h.Self(), id, got, err, want)
+				}
+			}
+		}
+		want("without a home", "x", eventsourcing.Absent, all...)
+		p, err := ask(w, all[3], "x", write{})
+		w.must(err)
+		want("running", "x", eventsourcing.Running, all...)
+		w.wantRunning(1, all[:3]...)
+		slow := make(chan error, 1)
+		go func() {
+			_, asked := ask(w, all[3], "slow", write{})
+			slow <- asked
+		}()
+		synctest.Wait()
+		want("while it recovers", "slow", eventsourcing.Recovering, all...)
+		close(block["slow"])
+		w.must(<-slow)
+		want("recovered", "slow", eventsourcing.Running, all...)
+
+		home := w.nodes[p.Node]
+		others := slices.DeleteFunc(slices.Clone(all), func(h *host) bool { return h == home })
+		w.must(home.region.Drain(w.Context()))
+		want("after a move", "x", eventsourcing.Absent, all...)
+		p, err = ask(w, others[0], "x", write{})
+		w.must(err)
+		want("started again", "x", eventsourcing.Running, all...)
+
+		if _, err := all[3].region.Presence(w.Context(), ""); !errors.Is(err, sharding.ErrInvalid) {
+			w.Errorf("without an ID: %v, want ErrInvalid", err)
+		}
+		ended, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := all[1].region.Presence(ended, "x"); !errors.Is(err, context.Canceled) {
+			w.Errorf("with an ended context: %v, want Canceled", err)
+		}
+		w.network.Pause(p.Node)
+		if got, err := all[3].region.Presence(w.Context(), "x"); err == nil {
+			w.Errorf("with the home paused: %v, want an error", got)
+		}
+	})
+}
+
+// TestPresenceWithoutCoordinator checks that there is no answer if neither the home nor a coordinator is
+// known.
+func TestPresenceWithoutCoordinator(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role = "library"
+		a := w.start("a")
+		w.up(a)
+		if got, err := a.region.Presence(w.Context(), "x"); !errors.Is(err, sharding.ErrNoCoordinator) {
+			w.Errorf("without a node of the role: %v, %v, want ErrNoCoordinator", got, err)
+		}
+	})
+}
+
+// TestPresenceOfRememberedEntity checks that a remembered entity that waits for its restart is not absent.
+func TestPresenceOfRememberedEntity(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.remembers, w.options.Tuning.RestartBackoff = true, time.Minute
+		all := w.cluster("a", "b")
+		want := func(want eventsourcing.Presence) {
+			w.Helper()
+			synctest.Wait()
+			for _, h := range all {
+				if got, err := h.region.Presence(w.Context(), "x"); got != want || err != nil {
+					w.Errorf("on %v: %v, %v, want %v", h.Self(), got, err, want)
+				}
+			}
+		}
+		_, err := ask(w, all[0], "x", perish{})
+		w.must(err)
+		want(eventsourcing.Recovering)
+		w.sleep(2 * time.Minute)
+		want(eventsourcing.Running)
+	})
+}
+
+// TestPresenceWithOutdatedHome checks that a node with an outdated route to the entity queries the
+// coordinator.
+func TestPresenceWithOutdatedHome(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.HandOff, w.options.Shards = sharding.HandOffAtOnce, 1
+		all := w.cluster("a", "b", "c")
+		p, err := ask(w, all[2], "x", write{})
+		w.must(err)
+		for p.Node == "c" {
+			w.must(all[2].region.Drain(w.Context()))
+			p, err = ask(w, all[2], "x", write{})
+			w.must(err)
+		}
+		heal := w.network.Partition([]string{"c"}, []string{"a", "b"})
+		home := w.nodes[p.Node]
+		w.must(home.region.Drain(w.Context()))
+		p, err = ask(w, all[0], "x", write{})
+		if w.must(err); p.Node == home.Self().Name {
+			w.Fatalf("the entity has stayed on %s", p.Node)
+		}
+		heal()
+		if got, err := all[2].region.Presence(w.Context(), "x"); got != eventsourcing.Running || err != nil {
+			w.Errorf("%v, %v, want running", got, err)
 		}
 	})
 }

@@ -4,9 +4,11 @@
 package features_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
 )
 
@@ -52,6 +54,39 @@ func TestRecoveryStatus(t *testing.T) {
 				}
 			}
 			closeRuntime(t, rt)
+		}
+	})
+}
+
+// Each node, and a node that hosts no entities, reports which entities of the cluster are in memory.
+func TestPresenceOfShardedEntities(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, db store.DB) {
+		t.Helper()
+		f, ctx := startNodes(t, db, 3), within(t)
+		var regions []*sharding.Region[tally]
+		for i, node := range f.nodes {
+			r, err := sharding.Host(ctx, node, f.runtimes[i], tallyType(), sharding.Options{Shards: 10, ProxyOnly: i == 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = r.AwaitReady(ctx); err != nil {
+				t.Fatal(err)
+			}
+			regions = append(regions, r)
+		}
+		for id := range 10 {
+			for want := range 2 { // before and after its start
+				for node, r := range regions {
+					got, err := r.Presence(ctx, fmt.Sprint(id))
+					if err != nil || got != []eventsourcing.Presence{eventsourcing.Absent, eventsourcing.Running}[want] {
+						t.Errorf("node %d reports that entity %d is %v, %v, started: %t", node, id, got, err, want == 1)
+					}
+				}
+				if _, err := eventsourcing.Ask(ctx, regions[2].Ref(fmt.Sprint(id)), count{By: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	})
 }

@@ -292,9 +292,9 @@ type Host interface {
 	Kill(id string) bool
 	// Close stops all entities and ends the host, see eventsourcing.Local.Close.
 	Close(ctx context.Context) error
-	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an
-	// earlier instance.
-	InMemory(id string) bool
+	// InMemory reports whether an entity is in memory, and whether it has recovered. Hooks.Gone may
+	// still be pending for an earlier instance.
+	InMemory(id string) (found, recovered bool)
 	// Wake is eventsourcing.Local.Wake for the entities that covers accepts. It starts them through
 	// Hooks.Route.
 	Wake(ctx context.Context, covers func(id string) bool) (started int, err error)

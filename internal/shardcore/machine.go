@@ -284,6 +284,12 @@ func (m *Machine) Running(s Shard) []string {
 	return nil
 }
 
+// Starts reports whether an entity of this node does not run, and starts without another message.
+func (m *Machine) Starts(s Shard, entity string) bool {
+	at := m.runs[s]
+	return at != nil && at.m.Starts(entity)
+}
+
 // Tracked returns the number of running and starting entities of a shard on this node.
 func (m *Machine) Tracked(s Shard) int {
 	if at := m.runs[s]; at != nil {

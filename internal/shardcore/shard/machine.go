@@ -220,6 +220,13 @@ func (m *Machine) Running() []string {
 	return ids
 }
 
+// Starts reports whether an entity does not run, and starts without another message: it is remembered,
+// waits for its start or for the end of a back-off, or its start is being stored.
+func (m *Machine) Starts(id string) bool {
+	e := m.entities[id]
+	return e != nil && !e.runs() && (e.state != forgetting || len(e.buffer) > 0)
+}
+
 // Len returns the number of running entities and of those that are about to start.
 func (m *Machine) Len() int { return len(m.entities) }
 

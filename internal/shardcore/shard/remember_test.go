@@ -177,3 +177,35 @@ func TestHandOffOfRememberedWaitsForTheStore(t *testing.T) {
 	d.step(shard.HandOff{}, "")
 	d.step(shard.Updated{ID: 1}, "done: handed off")
 }
+
+// An entity starts without another message while it waits for its recovery, for the store, and for the
+// end of its back-off, but not while it runs, and not when its stop is being stored.
+func TestStartsWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	cfg := remembering()
+	cfg.RecoverOnRequest, cfg.RestartBackoff = true, 5*time.Second
+	d := drive(t, cfg)
+	want := func(at string, want bool) {
+		t.Helper()
+		if got := d.m.Starts("a"); got != want {
+			t.Errorf("%s: Starts() = %t, want %t", at, got, want)
+		}
+	}
+	want("unknown", false)
+	d.step(loaded(), "")
+	d.step(to("a", 1), "store1 +[a] -[]")
+	want("while its start is being stored", true)
+	d.step(shard.Updated{ID: 1}, "+a1, a1:1")
+	want("running", false)
+	d.step(ended("a", 1), "")
+	want("in a back-off", true)
+	d.tick(5*time.Second, "+a2")
+	d.step(passivate("a", 2), "-a2")
+	d.step(ended("a", 2), "store2 +[] -[a]")
+	want("while its stop is being stored", false)
+	d.step(to("a", 2), "")
+	want("while its stop is being stored, with a message", true)
+	d = drive(t, cfg)
+	d.step(loaded("a"), "")
+	want("remembered", true)
+}
