@@ -13,6 +13,9 @@
 //		return ctx.Goto(Shopping).Applying(ItemAdded{a.Item}).ForMax(time.Minute)
 //	}
 //
+// An entity without events has no stored start, so its initial state has no time-out, unless
+// Machine.InitialForMax sets one: then the first start of the entity is stored as a StateChange.
+//
 // # Guarantees
 //
 //   - The domain events of a transition and its StateChange are stored as one unit: all or none. Stay

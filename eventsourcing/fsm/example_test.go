@@ -48,6 +48,42 @@ func (d *door) insert(ctx *doorContext, _ insert) doorTransition {
 
 func (*door) close(ctx *closeContext) closing { return ctx.Goto(closed) }
 
+// A door that stays closed is removed: the time begins when the entity starts for the first time.
+func ExampleMachine_initialForMax() {
+	ctx := context.Background()
+	moves := make(chan string, 1)
+	typ, err := fsm.Machine[door, doorEvent, mode]{
+		Type:          eventsourcing.Type[door, any]{Name: "door"},
+		Position:      func(d *door) *fsm.Position[mode] { return &d.At },
+		States:        []mode{closed, "removed"},
+		InitialForMax: 5 * time.Millisecond,
+		Timeouts: []fsm.Timeout[door, doorEvent, mode]{
+			fsm.OnTimeout(closed, func(_ *door, ctx *closeContext) closing { return ctx.Goto("removed") }),
+		},
+		OnTransition: func(_ *door, from, to mode) { moves <- fmt.Sprint(from, " -> ", to) },
+	}.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+	doors, err := eventsourcing.Host(rt, typ)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(doors.Start(ctx, "1"))
+	fmt.Println(<-moves)
+	// Output:
+	// <nil>
+	// closed -> removed
+}
+
 // A door opens with a coin. It closes when the time of the state open has ended.
 func ExampleMachine() {
 	ctx := context.Background()

@@ -31,6 +31,12 @@ type Machine[S, E any, N ~string] struct {
 	States []N
 	// Initial is the state of an entity without events. Defaults to the first of States.
 	Initial N
+	// InitialForMax is the time-out of Initial for an entity without events. It begins when the entity
+	// starts for the first time, by any command or by eventsourcing.Entities.Start: the machine then
+	// stores a StateChange with the deadline before the first command. So each entity that was started
+	// has an event, and Type.Signals must not have a handler of RecoveryCompleted. A later Goto(Initial)
+	// has no time-out unless ForMax sets one. Defaults to 0, no time-out.
+	InitialForMax time.Duration
 	// Apply changes the data by a domain event, as eventsourcing.Type.Apply does. Required if there are
 	// domain events.
 	Apply func(*S, E)
@@ -136,6 +142,9 @@ func (m Machine[S, E, N]) Build() (eventsourcing.Type[S, any], error) {
 		t.Commands = append(t.Commands, h.row(&m))
 	}
 	t.Signals = append(slices.Clone(t.Signals), eventsourcing.OnSignal(m.timedOut))
+	if m.InitialForMax > 0 {
+		t.Signals = append(t.Signals, eventsourcing.OnSignal(m.started))
+	}
 	t.Deadline = func(s *S) time.Time { return m.Position(s).Deadline }
 	t.New = func(id string) *S {
 		s := new(S)
@@ -182,6 +191,9 @@ func (m *Machine[S, E, N]) check() error {
 	if len(m.States) > 0 {
 		known("Machine.Initial", m.Initial)
 	}
+	if m.InitialForMax < 0 {
+		errs.Addf("Machine.InitialForMax", "is %v, want at least 0", m.InitialForMax)
+	}
 	if len(m.Events) > 0 && m.Apply == nil {
 		errs.Addf("Machine.Apply", "is missing")
 	}
@@ -226,4 +238,12 @@ func (m *Machine[S, E, N]) timedOut(s *S, inner *eventsourcing.Context[S, any, e
 		}
 	}
 	return inner.Effect
+}
+
+// started stores the deadline of the initial state when the entity starts for the first time.
+func (m *Machine[S, E, N]) started(_ *S, inner *eventsourcing.Context[S, any, eventsourcing.None], r eventsourcing.RecoveryCompleted) eventsourcing.Effect[S, any, eventsourcing.None] {
+	if r.SequenceNr > 0 {
+		return inner.Effect
+	}
+	return inner.Persist(StateChange{State: string(m.Initial), Deadline: inner.Now().Add(m.InitialForMax)})
 }

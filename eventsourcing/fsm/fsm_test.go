@@ -270,6 +270,82 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
+// TestInitialTimeout checks that the time of the initial state begins with the first start, that it is
+// stored and survives a restart, and that neither a later start nor a later Goto begins it again.
+func TestInitialTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.machine.InitialForMax = time.Minute
+		s.machine.Timeouts = append(s.machine.Timeouts, fsm.OnTimeout(closed, func(l *lamp, ctx *lampOver) lampOverTo {
+			l.scene.note("timeout of closed")
+			return ctx.Goto("other")
+		}))
+		s.open()
+		if err := s.lamps.Start(t.Context(), "1"); err != nil {
+			t.Error(err)
+		}
+		s.expectStored("refold.fsm.state")
+		s.expectNotes()
+		time.Sleep(20 * time.Second)
+		s.must(func(_ *lamp, ctx *lampContext) lampMove { return ctx.Stay().Applying(lit{"a"}) })
+		s.close()
+		time.Sleep(20 * time.Second)
+		s.open()
+		s.expectState(closed, "a")
+		s.expectStored("refold.fsm.state", "lit")
+		time.Sleep(19 * time.Second)
+		s.expectNotes()
+		time.Sleep(time.Second)
+		s.expectNotes("timeout of closed", "closed -> other")
+		s.expectStored("refold.fsm.state", "lit", "refold.fsm.state")
+		s.close()
+
+		s = newScene(t)
+		s.machine.InitialForMax = time.Minute
+		s.machine.Timeouts = []fsm.Timeout[lamp, lit, mode]{fsm.OnTimeout(closed, func(l *lamp, ctx *lampOver) lampOverTo {
+			l.scene.note("timeout of closed")
+			return ctx.Stay().ForMax(0)
+		})}
+		s.open()
+		s.must(func(_ *lamp, ctx *lampContext) lampMove { return ctx.Goto(open) }) // the first command
+		s.must(func(_ *lamp, ctx *lampContext) lampMove { return ctx.Goto(closed) })
+		s.close()
+		s.open()
+		s.expectState(closed)
+		time.Sleep(time.Hour)
+		s.expectNotes("closed -> open", "open -> closed")
+		s.expectStored("refold.fsm.state", "refold.fsm.state", "refold.fsm.state")
+		s.close()
+	})
+}
+
+// TestInitialTimeoutOfReadOnly checks that an entity that is recovered to a time before its first event
+// works, although it cannot store its deadline.
+func TestInitialTimeoutOfReadOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.machine.InitialForMax = time.Minute
+		s.open()
+		typ, err := s.machine.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.close()
+		if s.rt, err = eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, s.saved)}); err != nil {
+			t.Fatal(err)
+		}
+		if s.lamps, err = eventsourcing.HostWith(s.rt, typ, eventsourcing.HostOptions{Recovery: eventsourcing.Recovery{AsOf: time.Now().Add(-time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+		s.expectState(closed)
+		s.expectState(closed)
+		s.expectStored()
+		s.close()
+	})
+}
+
 // TestInvalidMachines checks that each mistake is reported with its field.
 func TestInvalidMachines(t *testing.T) {
 	t.Parallel()
@@ -281,6 +357,7 @@ func TestInvalidMachines(t *testing.T) {
 		"Machine.Apply":         func(m *machine) { m.Apply = nil },
 		"Machine.Handlers":      func(m *machine) { m.States = []mode{open} },
 		"Machine.Timeouts":      func(m *machine) { m.Timeouts = append(m.Timeouts, m.Timeouts[0]) },
+		"Machine.InitialForMax": func(m *machine) { m.InitialForMax = -1 },
 		"Machine.Type.Deadline": func(m *machine) { m.Type.Deadline = func(*lamp) time.Time { return time.Time{} } },
 	} {
 		m := newScene(t).machine
