@@ -13,7 +13,6 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/fielderror"
-	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -174,12 +173,9 @@ func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error
 	}
 	defer h.rt.lockDeletions(e.pid())()
 	remains := func(md snapshot.Metadata) bool { return !c.Matches(md) }
-	before, err := h.deletedTo(ctx, e.pid())
-	if err == nil && before > 0 {
-		_, err = e.cover(ctx, before, remains)
-	}
+	covered, err := e.coverDeleted(ctx, remains)
 	if err != nil {
-		return fmt.Errorf("events up to %d are deleted: %w", before, err)
+		return err
 	}
 	var newest snapshot.Snapshot // if it is to be deleted
 	for md, err := range h.snapshots.List(ctx, e.pid(), snapshot.Latest()) {
@@ -194,9 +190,9 @@ func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error
 	if err = h.snapshots.Delete(ctx, e.pid(), c); err != nil || newest.SequenceNr == 0 {
 		return err
 	}
-	after, err := h.deletedTo(ctx, e.pid())
-	if err == nil && after > before {
-		if _, err = e.cover(ctx, after, remains); err != nil {
+	complete, err := h.complete(ctx, e.pid(), covered)
+	if err == nil && !complete {
+		if _, err = e.coverDeleted(ctx, remains); err != nil {
 			err = cmp.Or(h.snapshots.Save(ctx, newest), err)
 		}
 	}
@@ -211,18 +207,57 @@ func (r *Runtime) lockDeletions(pid string) (unlock func()) {
 	return func() { <-c }
 }
 
-// deletedTo returns the sequence number of the last deleted event.
-func (s *storage) deletedTo(ctx context.Context, pid string) (uint64, error) {
+// coverDeleted returns a number with which complete is true: 0 if no event is deleted, and otherwise
+// that of the newest snapshot that counts and can be decoded. The error matches ErrNotCovered if this
+// snapshot does not cover the deleted events.
+func (e *entity) coverDeleted(ctx context.Context, counts func(snapshot.Metadata) bool) (upTo uint64, err error) {
+	h := e.host
+	if stored, failed := h.stored(ctx, e.pid(), 1); failed != nil || stored {
+		return 0, failed
+	}
+	s, err := e.cover(ctx, 1, counts)
+	switch {
+	case err == nil:
+		upTo = s.SequenceNr
+	case !errors.Is(err, ErrNotCovered):
+		return 0, err
+	}
+	complete, failed := h.complete(ctx, e.pid(), upTo)
+	switch {
+	case failed != nil:
+		return 0, failed
+	case complete:
+		return upTo, nil
+	case err == nil:
+		err = fmt.Errorf("%w: the newest remaining snapshot is at %d", ErrNotCovered, upTo)
+	}
+	return 0, fmt.Errorf("events after %d are deleted: %w", upTo, err)
+}
+
+// complete reports whether the journal has all events after a sequence number. Deletions begin with the
+// first event, so complete reads one record, or none at the end of a history.
+func (s *storage) complete(ctx context.Context, pid string, after uint64) (bool, error) {
+	stored, err := s.stored(ctx, pid, after+1)
+	if err != nil || stored {
+		return stored, err
+	}
+	highest, err := s.journal.HighestSequenceNr(ctx, pid)
+	if err != nil || highest <= after {
+		return err == nil, err
+	}
+	return s.stored(ctx, pid, after+1) // it may have been stored after the first look
+}
+
+// stored reports whether the journal has an event that is not deleted. Without a journal, there is
+// nothing to delete, and it returns true.
+func (s *storage) stored(ctx context.Context, pid string, seqNr uint64) (bool, error) {
 	if s.journal == nil {
-		return 0, nil
+		return true, nil
 	}
-	for ev, err := range s.journal.Replay(ctx, pid, 1, journal.MaxSequenceNr) {
-		if err != nil {
-			return 0, err
-		}
-		return ev.SequenceNr - 1, nil
+	for _, err := range s.journal.Replay(ctx, pid, seqNr, seqNr) {
+		return err == nil, err
 	}
-	return s.journal.HighestSequenceNr(ctx, pid)
+	return false, nil
 }
 
 // deleteEvents deletes the events up to d.UpTo. Unless d.Abandon is set, a stored snapshot must

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,13 @@ func TestRetention(t *testing.T) {
 				s := newScene(t)
 				s.typ.Snapshots = c.policy
 				s.open()
+				var recovering atomic.Bool
+				s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, When: func(call journaltest.Call) bool {
+					if call.From != call.To && !recovering.Load() {
+						t.Errorf("a deletion replays the events %d to %d, want one event", call.From, call.To)
+					}
+					return false
+				}})
 				n := 0
 				var all []string
 				for _, unit := range c.units {
@@ -58,6 +66,7 @@ func TestRetention(t *testing.T) {
 					expect(t, s.mustAsk(addLines(texts...)), nil, strings.Join(all, " "))
 					synctest.Wait() // one save at a time
 				}
+				recovering.Store(true)
 				s.expectSaved(c.want...)
 				if got := s.stored(); !slices.Equal(got, all[len(all)-c.events:]) {
 					t.Errorf("the journal holds %q, want the last %d", got, c.events)

@@ -16,6 +16,11 @@ import (
 const (
 	persistEntities = 1000
 	persistCallers  = 1000
+
+	// retainEntities is so small that each entity deletes events several times during a measurement.
+	retainEntities = 100
+	retainEvery    = 100
+	retainKeep     = 2
 )
 
 // persist measures asks that persist one event each.
@@ -76,20 +81,48 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // adding lets callers add to entities for a time, and verifies the sums.
-func (b *run) adding(ctx context.Context, entities, callers int) (t throughput, err error) {
-	err = b.hosted(ctx, 0, func(s *database, h *local) error {
-		targets := refs(h, entities)
-		for _, to := range targets {
-			if err = h.Start(ctx, to.ID()); err != nil {
+func (b *run) adding(ctx context.Context, entities, callers int) (throughput, error) {
+	return b.addingWith(ctx, eventsourcing.Snapshots[counter, event]{}, entities, callers)
+}
+
+func (b *run) addingWith(ctx context.Context, snapshots eventsourcing.Snapshots[counter, event], entities, callers int) (t throughput, err error) {
+	err = b.opened(ctx, func(s *database) error {
+		return s.host(ctx, counters(0, snapshots), func(h *local) error {
+			targets := refs(h, entities)
+			for _, to := range targets {
+				if err = h.Start(ctx, to.ID()); err != nil {
+					return err
+				}
+			}
+			if t, err = addAll(ctx, targets, callers, b.settings.Length); err != nil {
 				return err
 			}
-		}
-		if t, err = addAll(ctx, targets, callers, b.settings.Length); err != nil {
-			return err
-		}
-		return verify(ctx, s, targets, int64(t.ops))
+			if snapshots.DeleteEvents {
+				return verifySum(ctx, targets, int64(t.ops))
+			}
+			return verify(ctx, s, targets, int64(t.ops))
+		})
 	})
 	return t, err
+}
+
+// retention measures asks that persist one event each, while snapshots are saved and deleted and events are
+// deleted. The limit is the same without snapshots.
+func retention(ctx context.Context, b *run) ([]Result, error) {
+	rate := func(snapshots eventsourcing.Snapshots[counter, event]) func() (float64, error) {
+		return func() (float64, error) {
+			t, err := b.addingWith(ctx, snapshots, retainEntities, persistCallers)
+			return t.rate(), err
+		}
+	}
+	c, err := b.compare(
+		rate(eventsourcing.Snapshots[counter, event]{}),
+		rate(eventsourcing.Snapshots[counter, event]{Every: retainEvery, Keep: retainKeep, DeleteEvents: true}))
+	return []Result{c.result(Result{
+		Unit: "asks/s", Goal: 0.80, Better: higher,
+		Settings: fmt.Sprintf("%d entities, %d callers, 200-byte events, a snapshot each %d events, %d are kept, with DeleteEvents, median of %d; limit: without snapshots",
+			retainEntities, persistCallers, retainEvery, retainKeep, b.settings.Rounds),
+	})}, err
 }
 
 // slowDisk is the minimum latency of a synced write for a verdict: with a faster sync, group commit
