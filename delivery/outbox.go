@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"time"
 
@@ -231,6 +232,23 @@ func (o part[M]) Next() time.Time {
 
 // HasWork implements hosting.Part.
 func (o part[M]) HasWork() bool { return o.Unconfirmed() > 0 }
+
+// Deliveries implements hosting.Deliverer.
+func (o part[M]) Deliveries(limit int) (list []hosting.Delivery, total int) {
+	for d := range o.All() {
+		if len(list) >= limit {
+			break
+		}
+		payload, err := encode("message", &d.Message)
+		if err != nil {
+			payload = nil
+		}
+		list = append(list, hosting.Delivery{
+			Nr: d.Nr, Type: d.To.Type, ID: d.To.ID, Command: reflect.TypeFor[M]().String(), Payload: payload, Attempts: d.Attempts, Err: d.Err,
+		})
+	}
+	return list, o.Unconfirmed()
+}
 
 // Admit implements hosting.Part: it drops the answer to a confirmed delivery. A reply that did not
 // decide on the delivery is recorded and not passed to the entity.

@@ -44,8 +44,9 @@ type entity struct {
 	inputs  []input // other input of the machine, in order
 	stored  int     // number of stored units that the machine has not handled yet
 	stops   stops
-	queued  bool // the workers have the task
-	gone    bool // the host has removed it
+	queued  bool  // the workers have the task
+	gone    bool  // the host has removed it
+	waiting int32 // messages that waited in the machine after the last turn
 }
 
 // input is an input of the machine, or a function that is called in the next turn.
@@ -289,6 +290,7 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 		}
 		e.mailbox.Prepend(&mailbox)
 		e.stops |= requested
+		e.waiting = e.machine.Waiting()
 		e.mu.Unlock()
 		if e.absent {
 			e.host.remove(e, out)

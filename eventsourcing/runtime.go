@@ -100,7 +100,8 @@ func (c Config) validate() error {
 type Runtime struct {
 	clock
 	propagation
-	routes //nolint:unused // the functions of package hosting use it
+	routes    //nolint:unused // the functions of package hosting use it
+	inspected //nolint:unused // likewise
 
 	cfg       Config
 	log       *slog.Logger
@@ -133,6 +134,9 @@ type Runtime struct {
 
 // propagation gives package sharding access to Observer.Inject and Observer.Extract.
 type propagation = hosting.Propagation
+
+// inspected gives package inspect access to the entities in memory.
+type inspected = hosting.Inspected
 
 // routes lets package sharding add the entities of its regions and proxies.
 type routes = hosting.Routes //nolint:unused // see Runtime
@@ -195,6 +199,7 @@ func Open(cfg Config) (*Runtime, error) {
 	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]*host), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
 	r.propagation = hosting.NewPropagation(r.inject, r.extract)
+	r.inspected = hosting.NewInspected(inspector{r})
 	for i := range r.deletions {
 		r.deletions[i] = make(chan struct{}, 1)
 	}

@@ -6,7 +6,9 @@ package eventsourcing
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,4 +214,78 @@ func (h *host) inspect(ctx context.Context, id string, f func(state any, seqNr u
 func (e *entity) inspect(op *engine.Op, i inspection) {
 	i.f(e.instance.state, op.SequenceNr())
 	op.Answer(nil)
+}
+
+// inspector implements hosting.Inspector.
+type inspector struct{ *Runtime }
+
+// Live implements hosting.Inspector.
+func (r inspector) Live(ctx context.Context, typeName, id string, read func(state any, seqNr uint64)) (presence string, err error) {
+	h := r.hostOf(typeName)
+	if h == nil {
+		return Absent.String(), nil
+	}
+	if p := h.presence(id); p != Running {
+		return p.String(), nil
+	}
+	c := h.calls().get(ctx, inspection{read})
+	e := h.find(id)
+	if e == nil || e.accept(&c.env, h.opts.StashCapacity) != accepted { // not by deliver, which starts an entity
+		h.calls().put(c)
+		return h.presence(id).String(), nil
+	}
+	if _, err = c.wait(ctx); err != nil {
+		return "", err
+	}
+	h.calls().put(c)
+	return Running.String(), nil
+}
+
+// maxCounted is the number of entities of a type whose waiting messages are counted.
+const maxCounted = 10_000
+
+// Waiting implements hosting.Inspector.
+func (r inspector) Waiting() []hosting.Waiting {
+	r.mu.RLock()
+	hosts := slices.SortedFunc(maps.Values(r.hosts), func(a, b *host) int { return strings.Compare(a.model.name, b.model.name) })
+	r.mu.RUnlock()
+	list := make([]hosting.Waiting, len(hosts))
+	for i, h := range hosts {
+		w := hosting.Waiting{Type: h.model.name, Resident: h.resident()}
+		counted := 0
+		for shard := range h.shards {
+			if counted >= maxCounted {
+				break
+			}
+			s := &h.shards[shard]
+			s.mu.Lock()
+			for _, e := range s.entities {
+				e.mu.Lock()
+				w.Inbox += e.mailbox.Len()
+				w.Stash += int(e.waiting)
+				e.mu.Unlock()
+				counted++
+			}
+			s.mu.Unlock()
+		}
+		if counted >= maxCounted && w.Resident > counted { // the shards have about the same size
+			w.Inbox, w.Stash = w.Inbox*w.Resident/counted, w.Stash*w.Resident/counted
+		}
+		list[i] = w
+	}
+	return list
+}
+
+// BreakersOpen implements hosting.Inspector.
+func (r inspector) BreakersOpen() (journal, snapshots bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	open := func(v any) bool {
+		b, ok := v.(interface{ BreakerOpen() bool })
+		return ok && b.BreakerOpen()
+	}
+	for _, s := range r.storages {
+		journal, snapshots = journal || open(s.journal), snapshots || open(s.snapshots)
+	}
+	return journal, snapshots
 }

@@ -83,6 +83,10 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }
 
+// BreakerOpen reports whether the circuit breaker is open. Package eventsourcing finds it by a type
+// assertion.
+func (g *guarded) BreakerOpen() bool { return g.breaker.Open() }
+
 func (g *guarded) Unwrap() Journal { return g.journal }
 
 // Append forwards the writes. While the breaker is open each slot matches ErrNotSent and

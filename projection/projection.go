@@ -78,6 +78,15 @@ func (p *Projection[E]) Pause(ctx context.Context) error {
 // Resume ends a Pause.
 func (p *Projection[E]) Resume() { p.gate.open() }
 
+// Paused reports whether Pause was called after the last Resume.
+func (p *Projection[E]) Paused() bool { return p.gate.isClosed() }
+
+// Name returns Config.Name.
+func (p *Projection[E]) Name() string { return p.cfg.Name }
+
+// CanRebuild reports whether the handler has a Clear, which Rebuild requires.
+func (p *Projection[E]) CanRebuild() bool { return p.d.clears }
+
 // Rebuild requests that the read model is cleared and rebuilt from the first event. The request is
 // durable when Rebuild returns nil. A projection that runs in this process starts the rebuild
 // immediately. A projection that runs in another process starts it within half a minute. If the

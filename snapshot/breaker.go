@@ -72,6 +72,10 @@ func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	return &guarded{store: store, breaker: breaker.NewCaller(gate)}, nil
 }
 
+// BreakerOpen reports whether the circuit breaker is open. Package eventsourcing finds it by a type
+// assertion.
+func (g *guarded) BreakerOpen() bool { return g.breaker.Open() }
+
 // Save implements Store.
 func (g *guarded) Save(ctx context.Context, s Snapshot) error {
 	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -82,7 +83,7 @@ func (c *groupsCommand) list(ctx context.Context, w io.Writer, n *nodes) error {
 		}
 	}
 	for _, name := range silent {
-		if _, err := fmt.Fprintf(w, "no response from %s\n", console.Printable(name)); err != nil {
+		if _, err := fmt.Fprintf(w, "no response from %s\n", jsontext.Printable(name)); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func printGroup(w io.Writer, g *sharding.GroupStatus) error {
 	if len(g.Waiting) > 0 {
 		title += ", waits for " + strings.Join(g.Waiting, ", ")
 	}
-	if _, err := fmt.Fprintln(w, console.Printable(title)); err != nil {
+	if _, err := fmt.Fprintln(w, jsontext.Printable(title)); err != nil {
 		return err
 	}
 	out := console.NewTable(w, false, "NR", "NODE", "NEXT", "ENDS ON")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -256,7 +257,7 @@ func (s *spread) print(w io.Writer) error {
 			about += fmt.Sprintf("; %d are moving", r.Moving)
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", console.Printable(s.Type), shards, s.Total, entities, about)
+	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", jsontext.Printable(s.Type), shards, s.Total, entities, about)
 	if err != nil || s.CoordinatorState == nil || len(s.CoordinatorState.Pins) == 0 {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -210,7 +211,7 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 		} else if home != "" {
 			where = "on " + home + ", not running"
 		}
-		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", console.Printable(typ), console.Printable(c.ID), found.Shard, where)
+		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", jsontext.Printable(typ), jsontext.Printable(c.ID), found.Shard, where)
 		return err
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -35,13 +35,13 @@ func (c *shardsMoveCommand) Run(ctx context.Context, env *operator.Env, common *
 			return err
 		}
 		if !c.Wait {
-			_, err = fmt.Fprintf(env.Stdout, "shard %d of %s moves to %s and stays there until it is released\n", c.Shard, console.Printable(typ), c.Node)
+			_, err = fmt.Fprintf(env.Stdout, "shard %d of %s moves to %s and stays there until it is released\n", c.Shard, jsontext.Printable(typ), c.Node)
 			return err
 		}
 		if err = c.await(ctx, n, typ); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(env.Stdout, "shard %d of %s is on %s and stays there until it is released\n", c.Shard, console.Printable(typ), c.Node)
+		_, err = fmt.Fprintf(env.Stdout, "shard %d of %s is on %s and stays there until it is released\n", c.Shard, jsontext.Printable(typ), c.Node)
 		return err
 	})
 }
@@ -82,7 +82,7 @@ func (c *shardsReleaseCommand) Run(ctx context.Context, env *operator.Env, commo
 		if err = n.shards.Release(ctx, name, typ, sharding.Shard(c.Shard)); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(env.Stdout, "the allocation strategy may move shard %d of %s\n", c.Shard, console.Printable(typ))
+		_, err = fmt.Fprintf(env.Stdout, "the allocation strategy may move shard %d of %s\n", c.Shard, jsontext.Printable(typ))
 		return err
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -38,11 +38,11 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 				return err
 			}
 			if moved += moving; !c.Wait {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, console.Printable(typ), reasonForNone(moved))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, jsontext.Printable(typ), reasonForNone(moved))
 				return err
 			}
 			if moving == 0 && open == 0 {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s have moved\n", moved, console.Printable(typ))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s have moved\n", moved, jsontext.Printable(typ))
 				return err
 			}
 			if err = rest(limited); err != nil {
@@ -93,7 +93,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			if err = n.shards.Drain(ctx, c.Node, typ); err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(env.Stdout, "%s is draining shards of %s\n", c.Node, console.Printable(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s is draining shards of %s\n", c.Node, jsontext.Printable(typ)); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			return err
 		}
 		for _, typ := range types {
-			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no more shards of %s\n", c.Node, console.Printable(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no more shards of %s\n", c.Node, jsontext.Printable(typ)); err != nil {
 				return err
 			}
 		}
@@ -191,7 +191,7 @@ func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n
 		if err := n.shards.Undrain(ctx, c.Node, typ); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(env.Stdout, "%s can host shards of %s again\n", c.Node, console.Printable(typ)); err != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "%s can host shards of %s again\n", c.Node, jsontext.Printable(typ)); err != nil {
 			return err
 		}
 	}

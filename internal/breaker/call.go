@@ -87,6 +87,13 @@ func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, er
 	return err
 }
 
+// Open reports whether the breaker is not closed.
+func (g *Caller) Open() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.State() != Closed
+}
+
 func (g *Caller) begin(now time.Time) (Ticket, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

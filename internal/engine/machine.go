@@ -415,6 +415,9 @@ func (m *Machine) settled(out *Effects) bool {
 	return true
 }
 
+// Waiting returns the number of messages in both stashes.
+func (m *Machine) Waiting() int32 { return int32(m.stash.n + m.user.n) } //nolint:gosec // a count of envelopes in memory
+
 // First returns the message that is decided next, nil if none waits.
 func (m *Machine) First() *Envelope { return m.stash.head }
 

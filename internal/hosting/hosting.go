@@ -433,3 +433,60 @@ type Carrier interface {
 	// error that matches ErrNoReply, because the command was handled.
 	AppendReply(dst []byte, value any, err error) []byte
 }
+
+// Inspector gives package inspect access to the entities in the memory of a runtime.
+type Inspector interface {
+	// Live calls read with the state of an entity, between two messages, if the entity runs. It does not
+	// start the entity. The state may have events that are not stored yet, unless Live returns nil: then
+	// all events up to the sequence number are durable. If a write fails, read is called again. The result
+	// is the name of the presence.
+	Live(ctx context.Context, typeName, id string, read func(state any, seqNr uint64)) (presence string, err error)
+	// Waiting returns figures about the entities of each type, ordered by type.
+	Waiting() []Waiting
+	// BreakersOpen reports whether a circuit breaker around a journal or a snapshot store is open.
+	BreakersOpen() (journal, snapshots bool)
+}
+
+// Waiting describes the messages that wait for entities of a type in memory.
+type Waiting struct {
+	Type string
+	// Resident is the number of entities in memory.
+	Resident int
+	// Inbox is the number of messages in mailboxes, and Stash the number of messages that wait in
+	// entities. If there are more than 10,000 entities, both are estimates.
+	Inbox, Stash int
+}
+
+// Inspected is embedded in a runtime.
+type Inspected struct{ inspector Inspector }
+
+// NewInspected returns an Inspected.
+func NewInspected(i Inspector) Inspected { return Inspected{i} }
+
+func (i *Inspected) inspected() Inspector { return i.inspector }
+
+// InspectorOf returns the Inspector of a runtime.
+func InspectorOf(runtime interface{ inspected() Inspector }) Inspector { return runtime.inspected() }
+
+// Delivery is an unconfirmed delivery of a Part.
+type Delivery struct {
+	// Part is the name of the part. The caller of Deliveries sets it.
+	Part string
+	Nr   uint64
+	// Type and ID name the receiver.
+	Type, ID string
+	// Command is the Go type of the message, and Payload its encoded form in msgpack, nil if it cannot be
+	// encoded.
+	Command string
+	Payload []byte
+	// Attempts counts the transmissions by this instance. Err is the last error of the delivery, nil for
+	// none.
+	Attempts int
+	Err      error
+}
+
+// Deliverer is implemented by a Part that sends until the receiver confirms.
+type Deliverer interface {
+	// Deliveries returns up to limit unconfirmed deliveries, the oldest first, and the number of all.
+	Deliveries(limit int) (list []Delivery, total int)
+}

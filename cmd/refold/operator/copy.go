@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -151,7 +152,7 @@ func (c *copier) finished() CopyReport {
 
 // listed yields the persistence IDs of both sides, in order.
 func (c *copier) listed(ctx context.Context) iter.Seq2[string, error] {
-	return merged(labeled("source", listed(ctx, c.from.Journal, "")), labeled("target", listed(ctx, c.to.Journal, "")))
+	return merged(labeled("source", inspect.Listed(ctx, c.from.Journal, "")), labeled("target", inspect.Listed(ctx, c.to.Journal, "")))
 }
 
 // labeled yields IDs, and names their side in an error.
@@ -179,14 +180,14 @@ func (c *copier) compare(ctx context.Context) error {
 }
 
 func (c *copier) copy(ctx context.Context) error {
-	return inOrder(ctx, c.opts.Parallel, labeled("source", listed(ctx, c.from.Journal, "")), c.copyOne, func(_ string, problems []Problem) error {
+	return inOrder(ctx, c.opts.Parallel, labeled("source", inspect.Listed(ctx, c.from.Journal, "")), c.copyOne, func(_ string, problems []Problem) error {
 		c.report.Problems = append(c.report.Problems, problems...)
 		return nil
 	})
 }
 
 func (c *copier) check(ctx context.Context) error {
-	all, done := newDigester(""), uint64(0)
+	all, done := inspect.NewDigester(""), uint64(0)
 	err := inOrder(ctx, c.opts.Parallel, c.listed(ctx), c.comparedAgain, func(id string, d digests) error {
 		done++
 		c.progress(Checking, done, max(done, c.ids))
@@ -200,22 +201,12 @@ func (c *copier) check(ctx context.Context) error {
 		c.report.IDs++
 		c.report.Records += d.to.records
 		c.report.Snapshots += d.to.snapshots
-		all.add(d.to.digest)
+		all.Add(d.to.digest)
 		if d.from != d.to {
 			c.report.Problems = append(c.report.Problems, Problem{ID: id, Err: fmt.Errorf("the copy differs: the source has %v, the target %v", d.from, d.to)})
 		}
 		return nil
 	})
-	c.report.Digest = all.sum()
+	c.report.Digest = all.Sum()
 	return err
-}
-
-// firstRecord returns the number of the first record of an ID up to a bound, or 0 if there is none.
-func firstRecord(ctx context.Context, j journal.Journal, id string, to uint64) (uint64, error) {
-	for _, bound := range []uint64{min(1, to), to} { // most IDs still have record 1; reading only that one avoids a page
-		for e, err := range j.Replay(ctx, id, 1, bound) {
-			return e.SequenceNr, err
-		}
-	}
-	return 0, nil
 }

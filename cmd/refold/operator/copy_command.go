@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/internal/jsontext"
 )
 
 type copyCommand struct {
@@ -100,7 +100,7 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 }
 
 func (c *copyCommand) printJSON(env *Env, r *CopyReport) error {
-	return console.WriteJSON(env.Stdout, struct {
+	return jsontext.WriteJSON(env.Stdout, struct {
 		IDs              uint64 `json:"ids"`
 		Records          uint64 `json:"records"`
 		Snapshots        uint64 `json:"snapshots"`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -76,7 +77,7 @@ func (l *load) all(ctx context.Context) ([]Problem, error) {
 }
 
 func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) error {
-	first, err := firstRecord(ctx, c.from.Journal, id, highest)
+	first, err := inspect.FirstRecord(ctx, c.from.Journal, id, highest)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -84,7 +85,7 @@ func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) er
 	if first > 0 {
 		deleted = first - 1
 	}
-	if first, err = firstRecord(ctx, c.to.Journal, id, deleted); first > 0 && err == nil {
+	if first, err = inspect.FirstRecord(ctx, c.to.Journal, id, deleted); first > 0 && err == nil {
 		err = c.to.Journal.DeleteTo(ctx, id, deleted)
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error
 		return nil
 	}
 	// Deletions start at record 1. Any other gap is damage.
-	first, err := firstRecord(ctx, l.from.Journal, l.id, next-1)
+	first, err := inspect.FirstRecord(ctx, l.from.Journal, l.id, next-1)
 	switch {
 	case err != nil:
 		return err

@@ -6,17 +6,13 @@ package operator
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"iter"
 	"slices"
 
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
-	"github.com/refold-io/refold/snapshot"
 )
 
 // missingRecords returns the number of records that the target lacks. It returns an error unless
@@ -159,15 +155,15 @@ func (c *copier) digests(ctx context.Context, id string) (d digests, err error) 
 
 // contents reads an ID up to its highest number.
 func (s *Source) contents(ctx context.Context, id string, c *contents) error {
-	d := newDigester(id)
+	d := inspect.NewDigester(id)
 	for e, err := range s.Journal.Replay(ctx, id, 1, c.highest) {
 		if err != nil {
 			return err
 		}
 		c.records++
-		d.record(&e)
+		d.Record(&e)
 	}
-	d.highest(c.highest)
+	d.Highest(c.highest)
 	for snap, err := range s.snapshots(ctx, id, c.highest) {
 		if _, unreadable := errors.AsType[Problem](err); unreadable {
 			continue
@@ -176,83 +172,8 @@ func (s *Source) contents(ctx context.Context, id string, c *contents) error {
 			return err
 		}
 		c.snapshots++
-		d.snapshot(&snap)
+		d.Snapshot(&snap)
 	}
-	c.digest = d.sum()
+	c.digest = d.Sum()
 	return nil
-}
-
-// Digest identifies the contents of a persistence ID or of a journal. Equal digests mean equal
-// highest numbers, records and snapshots. The digest depends neither on the plugin nor on the order
-// between persistence IDs. The zero value is the digest of no ID.
-//
-// The digest of a journal is the SHA-256 of the digests of its IDs in bytewise order. The digest of
-// an ID is the SHA-256 of a format version and the contents of the ID. Each text is preceded by its
-// length.
-type Digest [sha256.Size]byte
-
-// String returns the digest as hexadecimal digits.
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
-
-const digestVersion = 1
-
-// digester computes a Digest. The order of the calls matters.
-type digester struct {
-	hash    hash.Hash
-	scratch []byte
-}
-
-// newDigester starts the digest of a persistence ID, or of a journal if id is empty.
-func newDigester(id string) *digester {
-	d := &digester{hash: sha256.New()}
-	d.number(digestVersion)
-	d.text(id)
-	return d
-}
-
-func (d *digester) number(n uint64) {
-	d.scratch = binary.BigEndian.AppendUint64(d.scratch[:0], n)
-	_, _ = d.hash.Write(d.scratch) // never fails
-}
-
-func (d *digester) bytes(b []byte) {
-	d.number(uint64(len(b)))
-	_, _ = d.hash.Write(b)
-}
-
-func (d *digester) text(s string) { d.bytes([]byte(s)) }
-
-// highest adds the highest number, after the records.
-func (d *digester) highest(n uint64) {
-	d.number(0)
-	d.number(n)
-}
-
-func (d *digester) record(e *journal.Event) {
-	d.number(e.SequenceNr)
-	d.number(uint64(e.Time.UnixMicro()))
-	d.text(e.Writer)
-	d.text(e.Manifest)
-	d.bytes(e.Payload)
-	d.number(uint64(len(e.Tags)))
-	for _, tag := range e.Tags {
-		d.text(tag)
-	}
-	d.bytes(e.Metadata)
-}
-
-// snapshot adds a snapshot, after the highest number.
-func (d *digester) snapshot(s *snapshot.Snapshot) {
-	d.number(s.SequenceNr)
-	d.number(uint64(s.Time.UnixMicro()))
-	d.text(s.Manifest)
-	d.bytes(s.Payload)
-}
-
-// add adds the digest of a persistence ID to that of a journal.
-func (d *digester) add(one Digest) { _, _ = d.hash.Write(one[:]) }
-
-func (d *digester) sum() (out Digest) {
-	d.hash.Sum(out[:0])
-	return out
 }

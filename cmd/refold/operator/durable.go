@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
@@ -260,12 +261,12 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 		v.Pruned = append(v.Pruned, m.Removed.String())
 	}
 	if c.JSON {
-		return console.WriteJSON(env.Stdout, v)
+		return jsontext.WriteJSON(env.Stdout, v)
 	}
-	if _, err := fmt.Fprintf(env.Stdout, "# %s, %s\n", console.Printable(id.String()), console.Printable(e.kind())); err != nil || v.Value == nil {
+	if _, err := fmt.Fprintf(env.Stdout, "# %s, %s\n", jsontext.Printable(id.String()), jsontext.Printable(e.kind())); err != nil || v.Value == nil {
 		return err
 	}
-	return printState(env, console.AppendPrintable(nil, v.Value), false)
+	return printState(env, jsontext.AppendPrintable(nil, v.Value), false)
 }
 
 type durableStatCommand struct{ durableFlags }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -77,7 +78,7 @@ func size(ctx context.Context, src *Source, id string) (highest, records uint64,
 	if highest, err = src.Journal.HighestSequenceNr(ctx, id); err != nil {
 		return 0, 0, fmt.Errorf("highest number of %q: %w", id, err)
 	}
-	first, err := firstRecord(ctx, src.Journal, id, highest)
+	first, err := inspect.FirstRecord(ctx, src.Journal, id, highest)
 	if err != nil {
 		return 0, 0, fmt.Errorf("first record of %q: %w", id, err)
 	}
@@ -137,11 +138,11 @@ type eventLine struct {
 
 func lineOf(id string, e *journal.Event) eventLine {
 	line := eventLine{
-		SequenceNr: e.SequenceNr, Time: stamp(e.Time), Writer: e.Writer, Fence: e.IsFence(),
+		SequenceNr: e.SequenceNr, Time: inspect.Stamp(e.Time), Writer: e.Writer, Fence: e.IsFence(),
 		Manifest: e.Manifest, Tags: e.Tags, Metadata: e.Metadata,
 	}
 	if !e.IsFence() {
-		line.rendered = renderLine(formatOfRecord(id, e.Manifest), e.Payload)
+		line.rendered = renderLine(inspect.FormatOfRecord(id, e.Manifest), e.Payload)
 	}
 	return line
 }
@@ -149,9 +150,9 @@ func lineOf(id string, e *journal.Event) eventLine {
 func rowOf(id string, e *journal.Event) []string {
 	manifest, payload := "(fence)", "–"
 	if !e.IsFence() {
-		manifest, payload = e.Manifest, renderCell(formatOfRecord(id, e.Manifest), e.Payload)
+		manifest, payload = e.Manifest, renderCell(inspect.FormatOfRecord(id, e.Manifest), e.Payload)
 	}
-	return []string{decimal(e.SequenceNr), stamp(e.Time), manifest, strings.Join(e.Tags, ","), e.Writer, payload}
+	return []string{decimal(e.SequenceNr), inspect.Stamp(e.Time), manifest, strings.Join(e.Tags, ","), e.Writer, payload}
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }

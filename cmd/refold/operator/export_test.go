@@ -7,7 +7,8 @@ import (
 	"context"
 	"iter"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/internal/jsontext"
 )
 
 // RunOnTerminal is Run with Stderr as a terminal.
@@ -16,19 +17,21 @@ func RunOnTerminal(ctx context.Context, p Program, args []string) int {
 }
 
 // Render renders msgpack as JSON of at most limit bytes.
-func Render(payload []byte, limit int) ([]byte, error) { return msgpackFormat.render(payload, limit) }
+func Render(payload []byte, limit int) ([]byte, error) { return inspect.Msgpack.Render(payload, limit) }
 
 // RenderJSON renders JSON as JSON of at most limit bytes.
-func RenderJSON(payload []byte, limit int) ([]byte, error) { return jsonFormat.render(payload, limit) }
+func RenderJSON(payload []byte, limit int) ([]byte, error) {
+	return inspect.JSON.Render(payload, limit)
+}
 
 // Cell renders msgpack for a table.
-func Cell(payload []byte) string { return renderCell(msgpackFormat, payload) }
+func Cell(payload []byte) string { return renderCell(inspect.Msgpack, payload) }
 
 // Printable escapes text.
-func Printable(s string) string { return console.Printable(s) }
+func Printable(s string) string { return jsontext.Printable(s) }
 
 // ErrTooLong is the error of Render at its limit.
-var ErrTooLong = errTooLong
+var ErrTooLong = inspect.ErrTooLong
 
 // InOrder is inOrder.
 func InOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],

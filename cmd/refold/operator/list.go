@@ -6,12 +6,15 @@ package operator
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"sync"
 
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -39,7 +42,7 @@ func (f *listFlags) limit() int { return cmp.Or(f.Limit, math.MaxInt) }
 // all is set, eachID passes over those of Refold itself and prints their number.
 func (f *listFlags) eachID(ctx context.Context, env *Env, src *Source, all bool, do func(id string) (more bool, err error)) error {
 	hidden := 0
-	for id, err := range listed(ctx, src.Journal, f.After) {
+	for id, err := range inspect.Listed(ctx, src.Journal, f.After) {
 		if err != nil {
 			return err
 		}
@@ -159,21 +162,53 @@ func merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] {
 	}
 }
 
-// listed yields the persistence IDs of a journal that sort after a text.
-func listed(ctx context.Context, j journal.Journal, after string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		lister, ok := journal.As[journal.IDLister](j)
-		if !ok {
-			yield("", ErrNoLister)
-			return
-		}
-		for id, err := range lister.PersistenceIDs(ctx, after) {
-			if err != nil {
-				err = fmt.Errorf("list the persistence IDs: %w", err)
-			}
-			if !yield(id, err) {
-				return
-			}
+const (
+	// cellLength is the length of a payload in a table, in characters.
+	cellLength = 160
+	// lineLength bounds a payload in a line of JSON, in bytes.
+	lineLength = 8 << 20
+)
+
+type rendered struct {
+	Payload json.RawMessage `json:"payload"`
+	// Error is the reason why Payload is empty. Raw is then the stored payload, unless it is too
+	// long.
+	Error string `json:"payload_error,omitempty"`
+	Raw   []byte `json:"payload_raw,omitempty"`
+}
+
+func renderLine(f inspect.Format, payload []byte) rendered {
+	text, err := f.Render(payload, lineLength)
+	if err == nil {
+		return rendered{Payload: text}
+	}
+	r := rendered{Error: err.Error()}
+	if base64.StdEncoding.EncodedLen(len(payload)) <= lineLength {
+		r.Raw = payload
+	}
+	return r
+}
+
+func renderCell(f inspect.Format, payload []byte) string {
+	text, err := f.Render(payload, 4*cellLength)
+	if err != nil && !errors.Is(err, inspect.ErrTooLong) {
+		return fmt.Sprintf("(%s: %v)", count(len(payload), "byte"), err)
+	}
+	return shorten(string(text), cellLength)
+}
+
+func shorten(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "…"
 		}
 	}
+	return s
+}
+
+func count[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

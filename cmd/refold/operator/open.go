@@ -13,11 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/snapshot"
@@ -160,19 +155,6 @@ func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	return do(src)
-}
-
-func damaged(err error) bool {
-	for _, target := range []error{
-		journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrViolation, snapshot.ErrCorrupt,
-		codec.ErrUnknown, codec.ErrMalformed, codec.ErrLimit, durable.ErrCorrupt, replication.ErrMalformed, crdt.ErrMalformed,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	_, panicked := errors.AsType[*eventsourcing.PanicError](err)
-	return panicked
 }
 
 // secrets match passwords: in a URL after the user name, and as the value of a keyword or parameter.

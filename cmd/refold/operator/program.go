@@ -20,6 +20,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/internal/jsontext"
 )
 
 // The exit statuses of a Program.
@@ -80,6 +83,41 @@ type Env struct {
 	entities         []Linked
 	databases        []Database
 	open, openTarget func(ctx context.Context, address string) (*Source, error)
+}
+
+// Linked is an entity type whose Go code is part of the program, so that its events can be decoded
+// and replayed. Entity returns one.
+type Linked struct{ typ inspect.Type }
+
+// Entity adds an entity type to the program.
+func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked { return Linked{inspect.TypeOf(typ)} }
+
+func (l *Linked) check() error {
+	if l.typ.Fold == nil {
+		return errors.New("operator: the zero value of Linked is unusable: call Entity")
+	}
+	if err := l.typ.Check(); err != nil {
+		return fmt.Errorf("operator: %w", err)
+	}
+	return nil
+}
+
+func typesOf(entities []Linked) []inspect.Type {
+	types := make([]inspect.Type, len(entities))
+	for i := range entities {
+		types[i] = entities[i].typ
+	}
+	return types
+}
+
+// linkedOf returns the type of the entity with a persistence ID, nil if it is not among these.
+func linkedOf(entities []Linked, persistenceID string) *Linked {
+	for i := range entities {
+		if l := &entities[i]; inspect.TypeOfID([]inspect.Type{l.typ}, persistenceID) != nil {
+			return l
+		}
+	}
+	return nil
 }
 
 // ErrProblems is returned by a command that has already printed the problems that it found. The
@@ -196,9 +234,9 @@ func (e *Env) exit(err error) int {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	e.note("%s", first)
 	for line := range strings.Lines(rest) {
-		_, _ = fmt.Fprintln(e.Stderr, console.Printable(Redact(strings.TrimSuffix(line, "\n"))))
+		_, _ = fmt.Fprintln(e.Stderr, jsontext.Printable(Redact(strings.TrimSuffix(line, "\n"))))
 	}
-	if damaged(err) {
+	if inspect.Damaged(err) {
 		return ExitProblems
 	}
 	return ExitFailed
@@ -206,7 +244,7 @@ func (e *Env) exit(err error) int {
 
 // note prints a message for people to standard error.
 func (e *Env) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, console.Printable(Redact(fmt.Sprintf(format, args...))))
+	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, jsontext.Printable(Redact(fmt.Sprintf(format, args...))))
 }
 
 func (e *Env) status() *console.Status {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/store"
@@ -95,19 +97,19 @@ func (c *rebuildCommand) all(ctx context.Context, env *Env) error {
 		return runtimeOf(ctx, src, func(rt *eventsourcing.Runtime) error {
 			var sum rebuiltAll
 			status := env.status()
-			err := inOrder(ctx, runtime.GOMAXPROCS(0), sum.linked(env, listed(ctx, src.Journal, "")), func(ctx context.Context, id string) (*Problem, error) {
+			err := inOrder(ctx, runtime.GOMAXPROCS(0), sum.linked(env, inspect.Listed(ctx, src.Journal, "")), func(ctx context.Context, id string) (*Problem, error) {
 				l, err := env.linked(id)
 				if err != nil {
 					return nil, err
 				}
 				r, err := c.rebuild(ctx, src, rt, l, id)
 				switch {
-				case err != nil && (unreachable(ctx, err) || errors.Is(err, eventsourcing.ErrInvalid)):
+				case err != nil && (inspect.Unreachable(ctx, err) || errors.Is(err, eventsourcing.ErrInvalid)):
 					return nil, err
 				case err != nil:
 					return &Problem{ID: id, Err: err}, nil
 				case !r.equal:
-					return &Problem{ID: id, SequenceNr: r.present.seqNr, Err: fmt.Errorf("the present state differs from the rebuilt one: %s", r.differences.fields())}, nil
+					return &Problem{ID: id, SequenceNr: r.present.SequenceNr, Err: fmt.Errorf("the present state differs from the rebuilt one: %s", r.differences.Fields())}, nil
 				case r.unused > 0:
 					return &Problem{ID: id, SequenceNr: r.unused, Err: errors.New("the snapshot is unreadable; verify shows the reason")}, nil
 				}
@@ -164,7 +166,7 @@ func (s *rebuiltAll) linked(env *Env, ids iter.Seq2[string, error]) iter.Seq2[st
 
 func (s *rebuiltAll) print(env *Env, asJSON bool) error {
 	if asJSON {
-		return console.WriteJSON(env.Stdout, s)
+		return jsontext.WriteJSON(env.Stdout, s)
 	}
 	line := fmt.Sprintf("%s with equal states, %s", count(s.Equal, "persistence ID"), count(s.Problems, "problem"))
 	if s.Skipped > 0 {
@@ -251,17 +253,17 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 var errFirstDeleted = errors.New("cannot be replayed from its first event, which is deleted; verify checks the rest")
 
 func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsourcing.Runtime, l *Linked, id string) (r *rebuilt, err error) {
-	entityID, _ := l.entityID(id)
-	present, err := l.fold(ctx, rt, entityID, wanted{})
+	entityID, _ := l.typ.EntityID(id)
+	present, err := l.typ.Fold(ctx, rt, entityID, inspect.Wanted{})
 	if err != nil {
 		return nil, fmt.Errorf("present: %w", err)
 	}
-	w := wanted{upTo: present.seqNr, withoutSnapshots: true}
+	w := inspect.Wanted{UpTo: present.SequenceNr, DisableSnapshots: true}
 	if c.whatIf() {
-		w = wanted{upTo: c.UpTo, without: c.Without}
+		w = inspect.Wanted{UpTo: c.UpTo, Without: c.Without, DisableSnapshots: len(c.Without) > 0}
 	}
-	other, err := l.fold(ctx, rt, entityID, w)
-	if gap, ok := errors.AsType[*journal.GapError](err); ok && gap.Want == 1 && (w.withoutSnapshots || len(w.without) > 0) {
+	other, err := l.typ.Fold(ctx, rt, entityID, w)
+	if gap, ok := errors.AsType[*journal.GapError](err); ok && gap.Want == 1 && w.DisableSnapshots {
 		return nil, fmt.Errorf("%q %w", id, errFirstDeleted)
 	}
 	if err != nil {
@@ -271,33 +273,33 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsour
 	if r.unused, err = unused(ctx, src, l, id, &present); err != nil {
 		return nil, err
 	}
-	if r.equal = present.equal(&other); !r.equal {
-		r.differences = compare(&present, &other)
+	if r.equal = present.Equal(&other); !r.equal {
+		r.differences = inspect.Compare(&present, &other)
 	}
 	return r, nil
 }
 
 // unused returns the number of an unreadable snapshot that is newer than the one used, or 0. Snapshots
 // of another Snapshots.Version are not used on purpose.
-func unused(ctx context.Context, src *Source, l *Linked, id string, f *folded) (uint64, error) {
+func unused(ctx context.Context, src *Source, l *Linked, id string, f *inspect.State) (uint64, error) {
 	if src.Snapshots == nil {
 		return 0, nil
 	}
-	entityID, _ := l.entityID(id)
-	for md, err := range src.Snapshots.List(ctx, id, snapshot.UpTo(f.seqNr)) {
+	entityID, _ := l.typ.EntityID(id)
+	for md, err := range src.Snapshots.List(ctx, id, snapshot.UpTo(f.SequenceNr)) {
 		if err != nil {
 			return 0, fmt.Errorf("snapshots of %q: %w", id, err)
 		}
-		if md.SequenceNr <= f.snapshotNr {
+		if md.SequenceNr <= f.SnapshotNr {
 			break
 		}
 		s, err := src.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
 		if err == nil {
-			_, err = l.decode(entityID, s.Manifest, s.Payload)
+			_, err = l.typ.Decode(entityID, s.Manifest, s.Payload)
 		}
 		switch {
 		case errors.Is(err, eventsourcing.ErrSnapshotVersion):
-		case err != nil && unreachable(ctx, err):
+		case err != nil && inspect.Unreachable(ctx, err):
 			return 0, fmt.Errorf("snapshot %d of %q: %w", md.SequenceNr, id, err)
 		default:
 			return md.SequenceNr, nil
@@ -307,10 +309,10 @@ func unused(ctx context.Context, src *Source, l *Linked, id string, f *folded) (
 }
 
 type rebuilt struct {
-	present, other folded
+	present, other inspect.State
 	equal          bool
 	unused         uint64 // number of an unreadable snapshot, or 0
-	differences    differences
+	differences    inspect.Changes
 }
 
 type foldLine struct {
@@ -321,22 +323,33 @@ type foldLine struct {
 	rendered
 }
 
-func (f *folded) line() foldLine {
-	return foldLine{f.seqNr, stamp(f.time), f.snapshotNr, f.records, renderLine(formatOfState(f.manifest, f.payload), f.payload)}
+func lineOfState(f *inspect.State) foldLine {
+	return foldLine{f.SequenceNr, inspect.Stamp(f.Time), f.SnapshotNr, f.Records, renderLine(inspect.FormatOfState(f.Manifest, f.Payload), f.Payload)}
 }
 
-// String describes the origin of the state.
-func (f *folded) String() string {
+// describe returns the origin of the state.
+func describe(f *inspect.State) string {
 	from := ""
-	if f.snapshotNr > 0 {
-		from = fmt.Sprintf("the snapshot at %d and ", f.snapshotNr)
+	if f.SnapshotNr > 0 {
+		from = fmt.Sprintf("the snapshot at %d and ", f.SnapshotNr)
 	}
-	return fmt.Sprintf("at %d, %s, from %s%s", f.seqNr, stamp(f.time), from, count(f.records, "record"))
+	return fmt.Sprintf("at %d, %s, from %s%s", f.SequenceNr, inspect.Stamp(f.Time), from, count(f.Records, "record"))
+}
+
+// difference is a field in which two states differ, for --json.
+type difference struct {
+	Field   string          `json:"field"`
+	Present json.RawMessage `json:"present,omitempty"`
+	Rebuilt json.RawMessage `json:"rebuilt,omitempty"`
 }
 
 func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 	if c.JSON {
-		return console.WriteJSON(env.Stdout, struct {
+		var list []difference
+		for _, x := range r.differences.List {
+			list = append(list, difference{x.Path, x.Before, x.After})
+		}
+		return jsontext.WriteJSON(env.Stdout, struct {
 			ID             string       `json:"id"`
 			Equal          bool         `json:"equal"`
 			UnusedSnapshot uint64       `json:"unused_snapshot,omitempty"`
@@ -344,42 +357,42 @@ func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 			Rebuilt        foldLine     `json:"rebuilt"`
 			Differences    []difference `json:"differences,omitempty"`
 			Omitted        int          `json:"differences_omitted,omitempty"`
-		}{c.ID, r.equal, r.unused, r.present.line(), r.other.line(), r.differences.list, r.differences.omitted})
+		}{c.ID, r.equal, r.unused, lineOfState(&r.present), lineOfState(&r.other), list, r.differences.Omitted})
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\npresent: %v\n%s: %v\n", console.Printable(c.ID), &r.present, c.name(), &r.other)
+	fmt.Fprintf(&b, "%s\npresent: %s\n%s: %s\n", jsontext.Printable(c.ID), describe(&r.present), c.name(), describe(&r.other))
 	if r.unused > 0 {
 		fmt.Fprintf(&b, "The snapshot at %d is unreadable and was not used; verify shows the reason.\n", r.unused)
 	}
 	if r.equal {
 		b.WriteString("The states are equal:\n")
 	} else {
-		r.differences.print(&b, c.name())
+		printChanges(&b, &r.differences, c.name())
 	}
 	if _, err := fmt.Fprint(env.Stdout, b.String()); err != nil || !r.equal {
 		return err
 	}
-	text, err := formatOfState(r.other.manifest, r.other.payload).render(r.other.payload, stateLength)
+	text, err := inspect.FormatOfState(r.other.Manifest, r.other.Payload).Render(r.other.Payload, inspect.StateLength)
 	if err != nil {
-		_, err = fmt.Fprintf(env.Stdout, "(%s: %v)\n", count(len(r.other.payload), "byte"), err)
+		_, err = fmt.Fprintf(env.Stdout, "(%s: %v)\n", count(len(r.other.Payload), "byte"), err)
 		return err
 	}
 	return printState(env, text, false)
 }
 
-func (d *differences) print(b *strings.Builder, other string) {
-	if len(d.list) == 0 {
-		fmt.Fprintf(b, "The states differ, but the difference cannot be shown: %s.\n", d.why)
+func printChanges(b *strings.Builder, d *inspect.Changes, other string) {
+	if len(d.List) == 0 {
+		fmt.Fprintf(b, "The states differ, but the difference cannot be shown: %s.\n", d.Err)
 		return
 	}
 	b.WriteString("The states differ:\n")
 	t := console.NewTable(b, false, "FIELD", "PRESENT", strings.ToUpper(other))
-	for _, x := range d.list {
-		_ = t.Row(x.Field, side(x.Present), side(x.Rebuilt)) // to a strings.Builder
+	for _, x := range d.List {
+		_ = t.Row(x.Path, side(x.Before), side(x.After)) // to a strings.Builder
 	}
 	_ = t.Flush()
-	if d.omitted > 0 {
-		fmt.Fprintf(b, "(%d more)\n", d.omitted)
+	if d.Omitted > 0 {
+		fmt.Fprintf(b, "(%d more)\n", d.Omitted)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/internal/jsontext"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -67,8 +69,8 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 					ID         string `json:"id"`
 					SequenceNr uint64 `json:"sequence_nr"`
 					Time       string `json:"time"`
-				}{id, md.SequenceNr, stamp(md.Time)}
-			}, func() []string { return []string{id, decimal(md.SequenceNr), stamp(md.Time)} }); err != nil {
+				}{id, md.SequenceNr, inspect.Stamp(md.Time)}
+			}, func() []string { return []string{id, decimal(md.SequenceNr), inspect.Stamp(md.Time)} }); err != nil {
 				return false, err
 			}
 		}
@@ -83,19 +85,16 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 	return errors.Join(out.Flush(), err)
 }
 
-// stateLength bounds a state that is printed or compared, in bytes.
-const stateLength = 64 << 20
-
 func (c *snapshotsCommand) show(ctx context.Context, env *Env, src *Source) error {
 	s, err := src.Snapshots.Load(ctx, c.ID, snapshot.At(c.Show))
 	if err != nil {
 		return fmt.Errorf("snapshot %d of %q: %w", c.Show, c.ID, err)
 	}
-	f := formatOfState(s.Manifest, s.Payload)
+	f := inspect.FormatOfState(s.Manifest, s.Payload)
 	if journal.IsReserved(c.ID) {
-		f = ownFormat
+		f = inspect.Own
 	}
-	text, err := f.render(s.Payload, stateLength)
+	text, err := f.Render(s.Payload, inspect.StateLength)
 	if err != nil {
 		return fmt.Errorf("snapshot %d of %q has %s: %w", c.Show, c.ID, count(len(s.Payload), "byte"), err)
 	}
@@ -119,7 +118,7 @@ func printState(env *Env, text []byte, compact bool) error {
 // registry has encoded.
 func ValueJSON(v crdt.Value) []byte {
 	named := func(manifest string, payload []byte) ([]byte, bool) {
-		text, err := formatOf(manifest).render(payload, stateLength)
+		text, err := inspect.FormatOf(manifest).Render(payload, inspect.StateLength)
 		return text, err == nil
 	}
 	return crdt.JSON{Named: named}.Append(nil, v)
@@ -128,5 +127,5 @@ func ValueJSON(v crdt.Value) []byte {
 // PrintJSON prints compact JSON for people: indented, with all characters escaped that are not
 // printable.
 func (e *Env) PrintJSON(compact []byte) error {
-	return printState(e, console.AppendPrintable(make([]byte, 0, len(compact)), compact), false)
+	return printState(e, jsontext.AppendPrintable(make([]byte, 0, len(compact)), compact), false)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -187,8 +188,8 @@ func (t *tail) page(ctx context.Context) (more bool, err error) {
 			}{e.Offset, e.ID, lineOf(e.ID, &e.Event)}
 		}, func() []string {
 			return []string{
-				string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
-				renderCell(formatOfRecord(e.ID, e.Manifest), e.Payload),
+				string(e.Offset), inspect.Stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
+				renderCell(inspect.FormatOfRecord(e.ID, e.Manifest), e.Payload),
 			}
 		}); err != nil {
 			return false, err

@@ -8,8 +8,77 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/internal/jsontext"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
+
+// VerifyOptions configures Verify. The zero value verifies all persistence IDs of a journal without
+// snapshots and without Go types.
+type VerifyOptions struct {
+	// ID is the only persistence ID to verify. Defaults to all.
+	ID string
+	// Snapshots is the snapshot store of the journal. Defaults to none; deleted events are then a
+	// problem.
+	Snapshots snapshot.Store
+	// Entities are types whose events and snapshots are decoded in full, with upcasters, and whose
+	// events are replayed. Payloads of other types are only checked for syntax, except those of
+	// Refold itself, which are decoded. Defaults to none.
+	Entities []Linked
+	// Order checks that queries find all events; it runs if all persistence IDs are verified. See
+	// Source.VerifyOrder. Defaults to none.
+	Order func(context.Context) error
+	// MaxProblems bounds the listed problems. The report counts the others. Defaults to 1,000.
+	MaxProblems int
+	// Digest computes Report.Digest.
+	Digest bool
+	// Progress is called after each persistence ID with the number of verified IDs. Defaults to
+	// none.
+	Progress func(ids uint64)
+}
+
+type (
+	// Report is the result of Verify: counts of the verified data and the problems.
+	Report = inspect.Report
+	// Problem is a fault in the stored data of a persistence ID.
+	Problem = inspect.Problem
+	// Digest identifies the contents of a persistence ID or of a journal. Equal digests mean equal highest
+	// numbers, records and snapshots.
+	Digest = inspect.Digest
+)
+
+// ErrNoLister reports a journal that cannot list its persistence IDs.
+var ErrNoLister = inspect.ErrNoLister
+
+// Verify checks all persistence IDs of a journal, or one:
+//
+//   - Sequence numbers have no gap up to the highest one. Only records that a stored snapshot
+//     covers may be deleted, and only from the beginning.
+//   - Times do not decrease.
+//   - Each payload can be decoded, and fences have no payload.
+//   - Each snapshot can be read and decoded, and its number is not above the highest one. A snapshot
+//     of another Snapshots.Version is not decoded.
+//   - Each snapshot of an entity type in VerifyOptions.Entities equals the state that the events up to
+//     its number give. If events were deleted, the replay begins with the oldest snapshot that covers
+//     them.
+//   - Queries find each event, if the journal offers this check.
+//
+// Verify changes nothing. Other programs may write at the same time; Verify may or may not see
+// records that they append. The report lists problems with the data. The error is the reason why
+// Verify could not check everything; the report then covers the checked part.
+func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (Report, error) {
+	for i := range opts.Entities {
+		if err := opts.Entities[i].check(); err != nil {
+			return Report{}, err
+		}
+	}
+	o := inspect.VerifyOptions{ID: opts.ID, Snapshots: opts.Snapshots, Types: typesOf(opts.Entities), Order: opts.Order, MaxProblems: opts.MaxProblems, Digest: opts.Digest}
+	if opts.Progress != nil {
+		o.Progress = func(_ string, sofar *Report) { opts.Progress(sofar.IDs) }
+	}
+	return inspect.Verify(ctx, j, o)
+}
 
 type verifyCommand struct {
 	journalFlag
@@ -28,7 +97,7 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		}
 		status, total := env.status(), 0
 		if env.Terminal && c.ID == "" {
-			for _, err := range listed(ctx, src.Journal, "") {
+			for _, err := range inspect.Listed(ctx, src.Journal, "") {
 				if err != nil {
 					break // Verify reports the problem
 				}
@@ -83,7 +152,7 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	if c.Digest && complete {
 		digest = r.Digest.String()
 	}
-	return console.WriteJSON(env.Stdout, struct {
+	return jsontext.WriteJSON(env.Stdout, struct {
 		IDs        uint64 `json:"ids"`
 		Records    uint64 `json:"records"`
 		Fences     uint64 `json:"fences"`
@@ -101,13 +170,13 @@ func (e *Env) printProblems(problems []Problem, asJSON bool) error {
 	for _, p := range problems {
 		var err error
 		if asJSON {
-			err = console.WriteJSON(e.Stdout, struct {
+			err = jsontext.WriteJSON(e.Stdout, struct {
 				ID         string `json:"id"`
 				SequenceNr uint64 `json:"sequence_nr,omitempty"`
 				Problem    string `json:"problem"`
 			}{p.ID, p.SequenceNr, p.Err.Error()})
 		} else {
-			_, err = fmt.Fprintln(e.Stdout, console.Printable(p.String()))
+			_, err = fmt.Fprintln(e.Stdout, jsontext.Printable(p.String()))
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/refold-io/refold/internal/jsontext"
 )
 
 // Synchronized returns a writer that passes one Write at a time to w.
@@ -57,7 +59,7 @@ func NewTable(w io.Writer, asJSON bool, heads ...string) *Table {
 // Add adds an element: as a line of JSON, or as the cells of a row.
 func (t *Table) Add(object func() any, cells func() []string) error {
 	if t.json {
-		return WriteJSON(t.w, object())
+		return jsontext.WriteJSON(t.w, object())
 	}
 	return t.Row(cells()...)
 }
@@ -74,7 +76,7 @@ func (t *Table) Row(cells ...string) error {
 func (t *Table) Flush() error {
 	for _, cells := range t.rows {
 		for i := range cells {
-			cells[i] = Printable(cells[i])
+			cells[i] = jsontext.Printable(cells[i])
 			if n := utf8.RuneCountInString(cells[i]); t.MaxWidth == 0 || n <= t.MaxWidth {
 				t.widths[i] = max(t.widths[i], n)
 			} else {
@@ -119,7 +121,7 @@ func (s *Status) Show(format string, args ...any) {
 	defer s.mu.Unlock()
 	if now := time.Now(); s.w != nil && now.Sub(s.shown) >= s.interval {
 		s.shown = now
-		_, _ = fmt.Fprintf(s.w, "\r\x1b[K%s", Printable(fmt.Sprintf(format, args...)))
+		_, _ = fmt.Fprintf(s.w, "\r\x1b[K%s", jsontext.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 

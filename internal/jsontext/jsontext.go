@@ -1,7 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package console
+// Package jsontext writes text and JSON that a terminal can print: it escapes all characters that are
+// not printable.
+package jsontext
 
 import (
 	"bytes"

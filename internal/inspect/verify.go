@@ -1,18 +1,27 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package operator
+package inspect
 
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/internal/shardcore/stored"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -27,24 +36,24 @@ type VerifyOptions struct {
 	// Snapshots is the snapshot store of the journal. Defaults to none; deleted events are then a
 	// problem.
 	Snapshots snapshot.Store
-	// Entities are types whose events and snapshots are decoded in full, with upcasters, and whose
+	// Types are types whose events and snapshots are decoded in full, with upcasters, and whose
 	// events are replayed. Payloads of other types are only checked for syntax, except those of
 	// Refold itself, which are decoded. Defaults to none.
-	Entities []Linked
+	Types []Type
 	// Order checks that queries find all events; it runs if all persistence IDs are verified. See
-	// Source.VerifyOrder. Defaults to none.
+	// leveldb.DB.VerifyOrder. Defaults to none.
 	Order func(context.Context) error
 	// MaxProblems bounds the listed problems. The report counts the others. Defaults to 1,000.
 	MaxProblems int
 	// Digest computes Report.Digest.
 	Digest bool
-	// Progress is called after each persistence ID with the number of verified IDs. Defaults to
-	// none.
-	Progress func(ids uint64)
+	// Progress is called after each persistence ID with the report so far, which must not be changed or
+	// kept. Defaults to none.
+	Progress func(id string, sofar *Report)
 }
 
 // ErrNoLister reports a journal that cannot list its persistence IDs.
-var ErrNoLister = errors.New("operator: the journal cannot list its persistence IDs; only commands with a persistence ID work")
+var ErrNoLister = errors.New("inspect: the journal cannot list its persistence IDs; only commands with a persistence ID work")
 
 // Verify checks all persistence IDs of a journal, or one:
 //
@@ -54,7 +63,7 @@ var ErrNoLister = errors.New("operator: the journal cannot list its persistence 
 //   - Each payload can be decoded, and fences have no payload.
 //   - Each snapshot can be read and decoded, and its number is not above the highest one. A snapshot
 //     of another Snapshots.Version is not decoded.
-//   - Each snapshot of an entity type in VerifyOptions.Entities equals the state that the events up to
+//   - Each snapshot of an entity type in VerifyOptions.Types equals the state that the events up to
 //     its number give. If events were deleted, the replay begins with the oldest snapshot that covers
 //     them.
 //   - Queries find each event, if the journal offers this check.
@@ -66,22 +75,22 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 	v := verifier{journal: j, opts: opts, start: &oneSnapshot{Store: opts.Snapshots}}
 	defer func() { failed = errors.Join(failed, v.close(ctx)) }()
 	v.opts.MaxProblems = cmp.Or(opts.MaxProblems, 1000)
-	for i := range opts.Entities {
-		l := &v.opts.Entities[i]
-		if err := l.check(); err != nil {
+	for i := range opts.Types {
+		t := &v.opts.Types[i]
+		if err := t.Check(); err != nil {
 			return Report{}, err
 		}
 	}
 	if opts.Digest {
-		all := newDigester("")
+		all := NewDigester("")
 		v.all = all
-		defer func() { report.Digest = all.sum() }()
+		defer func() { report.Digest = all.Sum() }()
 	}
 	if opts.ID != "" {
 		err := v.one(ctx, opts.ID)
 		return v.report, err
 	}
-	for id, err := range listed(ctx, j, "") {
+	for id, err := range Listed(ctx, j, "") {
 		if err == nil {
 			err = v.one(ctx, id)
 		}
@@ -93,7 +102,7 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 		return v.report, nil
 	}
 	err := opts.Order(ctx)
-	if err != nil && !unreachable(ctx, err) && damaged(err) {
+	if err != nil && !Unreachable(ctx, err) && Damaged(err) {
 		v.problem("", 0, err)
 		err = nil
 	}
@@ -105,8 +114,8 @@ type verifier struct {
 	opts    VerifyOptions
 	report  Report
 	scratch []any
-	all     *digester              // nil if no digest is requested
-	id      *digester              // digest of the current ID
+	all     *Digester              // nil if no digest is requested
+	id      *Digester              // digest of the current ID
 	rt      *eventsourcing.Runtime // replays events; nil before the first replay
 	start   *oneSnapshot           // the snapshot store of rt
 }
@@ -128,12 +137,12 @@ func (v *verifier) problem(id string, seqNr uint64, err error) {
 
 func (v *verifier) one(ctx context.Context, id string) error {
 	if v.all != nil {
-		v.id = newDigester(id)
+		v.id = NewDigester(id)
 	}
 	h, err := v.history(ctx, id)
 	if err == nil {
 		if v.id != nil {
-			v.id.highest(h.highest)
+			v.id.Highest(h.highest)
 		}
 		err = v.snapshots(ctx, &h)
 	}
@@ -141,25 +150,25 @@ func (v *verifier) one(ctx context.Context, id string) error {
 		return fmt.Errorf("verify %q: %w", id, err)
 	}
 	if v.all != nil {
-		v.all.add(v.id.sum())
+		v.all.Add(v.id.Sum())
 	}
 	v.report.IDs++
 	if v.opts.Progress != nil {
-		v.opts.Progress(v.report.IDs)
+		v.opts.Progress(id, &v.report)
 	}
 	return nil
 }
 
-// unreachable reports whether an error has a cause other than the stored data, such as an
+// Unreachable reports whether an error has a cause other than the stored data, such as an
 // unavailable or closed journal.
-func unreachable(ctx context.Context, err error) bool {
+func Unreachable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrClosed) ||
 		errors.Is(err, journal.ErrInvalid) || errors.Is(err, snapshot.ErrClosed)
 }
 
 type history struct {
 	id      string
-	linked  *Linked // nil if the type is not part of the program
+	typ     *Type // nil if the type is not part of the program
 	highest uint64
 	first   uint64 // the first record, or 0
 	last    uint64 // the last record, or 0
@@ -169,7 +178,7 @@ type history struct {
 }
 
 func (v *verifier) history(ctx context.Context, id string) (history, error) {
-	h := history{id: id, linked: linkedOf(v.opts.Entities, id)}
+	h := history{id: id, typ: TypeOfID(v.opts.Types, id)}
 	before, err := v.journal.HighestSequenceNr(ctx, id)
 	if err != nil {
 		return h, v.unread(ctx, &h, fmt.Errorf("the highest number is unreadable: %w", err))
@@ -204,7 +213,7 @@ func (v *verifier) history(ctx context.Context, id string) (history, error) {
 
 // unread reports an error about the data as a problem, and returns any other error.
 func (v *verifier) unread(ctx context.Context, h *history, err error) error {
-	if unreachable(ctx, err) {
+	if Unreachable(ctx, err) {
 		return err
 	}
 	h.broken = true
@@ -215,7 +224,7 @@ func (v *verifier) unread(ctx context.Context, h *history, err error) error {
 func (v *verifier) record(h *history, e *journal.Event) {
 	v.report.Records++
 	if v.id != nil {
-		v.id.record(e)
+		v.id.Record(e)
 	}
 	switch {
 	case e.SequenceNr == 0:
@@ -229,7 +238,7 @@ func (v *verifier) record(h *history, e *journal.Event) {
 		v.problem(h.id, 0, &journal.GapError{ID: h.id, Want: h.last + 1, Got: e.SequenceNr})
 	}
 	if e.Time.Before(h.time) {
-		v.problem(h.id, e.SequenceNr, fmt.Errorf("the time decreased from %s to %s", stamp(h.time), stamp(e.Time)))
+		v.problem(h.id, e.SequenceNr, fmt.Errorf("the time decreased from %s to %s", Stamp(h.time), Stamp(e.Time)))
 	}
 	h.last, h.time = max(h.last, e.SequenceNr), e.Time
 	if e.IsFence() {
@@ -245,17 +254,17 @@ func (v *verifier) record(h *history, e *journal.Event) {
 }
 
 func (v *verifier) event(h *history, e *journal.Event) error {
-	if h.linked != nil {
-		return h.linked.checkEvent(&v.scratch, e.Manifest, e.Payload)
+	if h.typ != nil {
+		return h.typ.CheckEvent(&v.scratch, e.Manifest, e.Payload)
 	}
 	if journal.IsReserved(h.id) {
 		return v.own(e.Manifest, e.Payload)
 	}
-	format := formatOf(e.Manifest)
-	if format == unknownFormat {
+	format := FormatOf(e.Manifest)
+	if format == Unknown {
 		v.report.Unchecked++
 	}
-	return format.check(e.Payload)
+	return format.Check(e.Payload)
 }
 
 // own decodes an event or a snapshot of Refold itself.
@@ -286,7 +295,7 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 	var decoded []uint64
 	for md, err := range v.opts.Snapshots.List(ctx, h.id, snapshot.Latest()) {
 		if err != nil {
-			if unreachable(ctx, err) {
+			if Unreachable(ctx, err) {
 				return err
 			}
 			v.problem(h.id, 0, fmt.Errorf("the snapshots cannot be listed: %w", err))
@@ -300,7 +309,7 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 			decoded = append(decoded, md.SequenceNr)
 		case errors.Is(err, eventsourcing.ErrSnapshotVersion):
 			v.report.OtherVersions++
-		case unreachable(ctx, err):
+		case Unreachable(ctx, err):
 			return err
 		default:
 			v.problem(h.id, md.SequenceNr, err)
@@ -309,7 +318,7 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 	if !covered {
 		v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and no valid snapshot covers them", deleted))
 	}
-	if h.linked == nil {
+	if h.typ == nil {
 		return nil
 	}
 	slices.Sort(decoded)
@@ -353,15 +362,15 @@ func (v *verifier) replay(ctx context.Context, h *history, deleted uint64, numbe
 		}
 	}
 	v.start.number.Store(begin)
-	entityID, _ := h.linked.entityID(h.id)
-	err = h.linked.replay(ctx, v.rt, entityID, numbers, func(replayed folded) error {
+	entityID, _ := h.typ.EntityID(h.id)
+	_, err = h.typ.Fold(ctx, v.rt, entityID, Wanted{UpTo: numbers[len(numbers)-1], At: numbers, Visit: func(replayed State) error {
 		numbers = numbers[1:]
 		return v.compare(ctx, h, entityID, &replayed)
-	})
+	}})
 	switch {
 	case err == nil:
 		return nil
-	case unreachable(ctx, err), errors.Is(err, eventsourcing.ErrInvalid):
+	case Unreachable(ctx, err), errors.Is(err, eventsourcing.ErrInvalid):
 		return err
 	case !errors.Is(err, journal.ErrHistoryGap) && len(numbers) > 0: // history has reported a gap, or another program deletes events
 		v.problem(h.id, numbers[0], fmt.Errorf("the events up to the snapshot cannot be replayed: %w", err))
@@ -371,18 +380,18 @@ func (v *verifier) replay(ctx context.Context, h *history, deleted uint64, numbe
 }
 
 // compare compares a snapshot with the replayed state.
-func (v *verifier) compare(ctx context.Context, h *history, entityID string, replayed *folded) error {
-	s, err := v.opts.Snapshots.Load(ctx, h.id, snapshot.At(replayed.seqNr))
+func (v *verifier) compare(ctx context.Context, h *history, entityID string, replayed *State) error {
+	s, err := v.opts.Snapshots.Load(ctx, h.id, snapshot.At(replayed.SequenceNr))
 	if errors.Is(err, snapshot.ErrNotFound) {
 		return nil // another program has deleted it
 	}
 	if err != nil {
 		return err
 	}
-	saved, err := h.linked.decode(entityID, s.Manifest, s.Payload)
-	if err == nil && !saved.equal(replayed) {
-		d := compare(&saved, replayed)
-		v.problem(h.id, replayed.seqNr, fmt.Errorf("the snapshot differs from the replayed state: %s", d.fields()))
+	saved, err := h.typ.Decode(entityID, s.Manifest, s.Payload)
+	if err == nil && !saved.Equal(replayed) {
+		d := Compare(&saved, replayed)
+		v.problem(h.id, replayed.SequenceNr, fmt.Errorf("the snapshot differs from the replayed state: %s", d.Fields()))
 	}
 	return err
 }
@@ -399,19 +408,19 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 		return fmt.Errorf("the snapshot is unreadable: %w", err)
 	}
 	if v.id != nil {
-		v.id.snapshot(&s)
+		v.id.Snapshot(&s)
 	}
-	if h.linked != nil {
-		entityID, _ := h.linked.entityID(h.id)
-		_, err = h.linked.decode(entityID, s.Manifest, s.Payload)
+	if h.typ != nil {
+		entityID, _ := h.typ.EntityID(h.id)
+		_, err = h.typ.Decode(entityID, s.Manifest, s.Payload)
 	} else if journal.IsReserved(h.id) {
 		err = v.own(s.Manifest, s.Payload)
 	} else {
-		format := formatOfState(s.Manifest, s.Payload)
-		if format == unknownFormat {
+		format := FormatOfState(s.Manifest, s.Payload)
+		if format == Unknown {
 			v.report.Unchecked++
 		}
-		err = format.check(s.Payload)
+		err = format.Check(s.Payload)
 	}
 	if err != nil {
 		return fmt.Errorf("the snapshot cannot be decoded: %w", err)
@@ -457,7 +466,7 @@ type Report struct {
 	// Unchecked counts payloads in an application-specific format whose type is not part of the
 	// program.
 	Unchecked uint64
-	// Uncompared counts snapshots of types in VerifyOptions.Entities that were not compared with the
+	// Uncompared counts snapshots of types in VerifyOptions.Types that were not compared with the
 	// replayed state, because events before them are deleted or cannot be replayed.
 	Uncompared uint64
 	// Digest is the digest of the verified data, if requested.
@@ -470,3 +479,116 @@ type Report struct {
 
 // Found returns the number of problems, including the unlisted ones.
 func (r *Report) Found() uint64 { return uint64(len(r.Problems)) + r.Omitted }
+
+// Digest identifies the contents of a persistence ID or of a journal. Equal digests mean equal
+// highest numbers, records and snapshots. The digest depends neither on the plugin nor on the order
+// between persistence IDs. The zero value is the digest of no ID.
+//
+// The digest of a journal is the SHA-256 of the digests of its IDs in bytewise order. The digest of
+// an ID is the SHA-256 of a format version and the contents of the ID. Each text is preceded by its
+// length.
+type Digest [sha256.Size]byte
+
+// String returns the digest as hexadecimal digits.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+const digestVersion = 1
+
+// Digester computes a Digest. The order of the calls matters.
+type Digester struct {
+	hash    hash.Hash
+	scratch []byte
+}
+
+// NewDigester starts the digest of a persistence ID, or of a journal if id is empty.
+func NewDigester(id string) *Digester {
+	d := &Digester{hash: sha256.New()}
+	d.number(digestVersion)
+	d.text(id)
+	return d
+}
+
+func (d *Digester) number(n uint64) {
+	d.scratch = binary.BigEndian.AppendUint64(d.scratch[:0], n)
+	_, _ = d.hash.Write(d.scratch) // never fails
+}
+
+func (d *Digester) bytes(b []byte) {
+	d.number(uint64(len(b)))
+	_, _ = d.hash.Write(b)
+}
+
+func (d *Digester) text(s string) { d.bytes([]byte(s)) }
+
+// Highest adds the highest number, after the records.
+func (d *Digester) Highest(n uint64) {
+	d.number(0)
+	d.number(n)
+}
+
+// Record adds a record.
+func (d *Digester) Record(e *journal.Event) {
+	d.number(e.SequenceNr)
+	d.number(uint64(e.Time.UnixMicro()))
+	d.text(e.Writer)
+	d.text(e.Manifest)
+	d.bytes(e.Payload)
+	d.number(uint64(len(e.Tags)))
+	for _, tag := range e.Tags {
+		d.text(tag)
+	}
+	d.bytes(e.Metadata)
+}
+
+// Snapshot adds a snapshot, after the highest number.
+func (d *Digester) Snapshot(s *snapshot.Snapshot) {
+	d.number(s.SequenceNr)
+	d.number(uint64(s.Time.UnixMicro()))
+	d.text(s.Manifest)
+	d.bytes(s.Payload)
+}
+
+// Add adds the digest of a persistence ID to that of a journal.
+func (d *Digester) Add(one Digest) { _, _ = d.hash.Write(one[:]) }
+
+// Sum returns the digest.
+func (d *Digester) Sum() (out Digest) {
+	d.hash.Sum(out[:0])
+	return out
+}
+
+// Damaged reports whether an error is about stored data.
+func Damaged(err error) bool {
+	for _, target := range []error{
+		journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrViolation, snapshot.ErrCorrupt,
+		codec.ErrUnknown, codec.ErrMalformed, codec.ErrLimit, durable.ErrCorrupt, replication.ErrMalformed, crdt.ErrMalformed,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	_, panicked := errors.AsType[*eventsourcing.PanicError](err)
+	return panicked
+}
+
+// Listed yields the persistence IDs of a journal that sort after a text.
+func Listed(ctx context.Context, j journal.Journal, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lister, ok := journal.As[journal.IDLister](j)
+		if !ok {
+			yield("", ErrNoLister)
+			return
+		}
+		for id, err := range lister.PersistenceIDs(ctx, after) {
+			if err != nil {
+				err = fmt.Errorf("list the persistence IDs: %w", err)
+			}
+			if !yield(id, err) {
+				return
+			}
+		}
+	}
+}
+
+// Stamp formats a time with a fixed length.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package operator
+package inspect
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,51 +19,54 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
-	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/jsontext"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
 var (
-	errTooLong = errors.New("too long to print")
-	errFormat  = errors.New("in an application-specific format")
-	errOwn     = errors.New("a record of Refold itself")
+	// ErrTooLong is returned by Format.Render with the beginning of the JSON.
+	ErrTooLong = errors.New("too long to print")
+
+	errFormat = errors.New("in an application-specific format")
+	errOwn    = errors.New("a record of Refold itself")
 )
 
-// render returns a payload as compact, printable JSON, without its Go type. If the JSON exceeds
-// limit bytes, render returns errTooLong with the beginning.
-func (f format) render(payload []byte, limit int) ([]byte, error) {
-	if err := f.check(payload); err != nil {
+// Render returns a payload as compact, printable JSON, without its Go type. If the JSON exceeds
+// limit bytes, Render returns ErrTooLong with the beginning.
+func (f Format) Render(payload []byte, limit int) ([]byte, error) {
+	if err := f.Check(payload); err != nil {
 		return nil, err
 	}
 	switch f {
-	case msgpackFormat:
+	case Msgpack:
 		r := renderer{in: msgpack.NewDecoder(bytes.NewReader(payload)), limit: limit}
 		err := r.value()
 		if err == nil && len(r.out) > limit {
-			err = errTooLong
+			err = ErrTooLong
 		}
-		if err != nil && !errors.Is(err, errTooLong) {
+		if err != nil && !errors.Is(err, ErrTooLong) {
 			err = fmt.Errorf("%w: %w", codec.ErrMalformed, err)
 		}
 		return r.out, err
-	case jsonFormat:
+	case JSON:
 		if len(payload) > 4*limit { // whitespace does not explain such a size
-			return nil, errTooLong
+			return nil, ErrTooLong
 		}
 		var b bytes.Buffer
 		if err := json.Compact(&b, payload); err != nil {
 			return nil, err
 		}
-		out := console.AppendPrintable(nil, b.Bytes())
+		out := jsontext.AppendPrintable(nil, b.Bytes())
 		if len(out) > limit {
-			return out, errTooLong
+			return out, ErrTooLong
 		}
 		return out, nil
-	case ownFormat:
+	case Own:
 		return nil, errOwn
-	case unknownFormat:
+	case Unknown:
 	}
 	return nil, errFormat
 }
@@ -76,7 +80,7 @@ type renderer struct {
 
 func (r *renderer) value() error {
 	if len(r.out) > r.limit {
-		return errTooLong
+		return ErrTooLong
 	}
 	code, err := r.in.PeekCode()
 	if err != nil {
@@ -95,7 +99,7 @@ func (r *renderer) value() error {
 		return err
 	case msgpcode.IsString(code):
 		s, err := r.in.DecodeString()
-		r.out = console.AppendQuoted(r.out, s, r.limit)
+		r.out = jsontext.AppendQuoted(r.out, s, r.limit)
 		return err
 	case msgpcode.IsExt(code):
 		return r.extension()
@@ -138,7 +142,7 @@ func (r *renderer) field() error {
 	}
 	if r.out[start] != '"' {
 		text := string(r.out[start:])
-		r.out = console.AppendQuoted(r.out[:start], text, r.limit)
+		r.out = jsontext.AppendQuoted(r.out[:start], text, r.limit)
 	}
 	r.out = append(r.out, ':')
 	return r.value()
@@ -219,115 +223,186 @@ func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
 	return at, false
 }
 
-// format is the encoding of a payload. It is determined without the Go type.
-type format uint8
+// Format is the encoding of a payload. It is determined without the Go type.
+type Format uint8
 
 const (
-	unknownFormat format = iota
-	msgpackFormat
-	jsonFormat
-	ownFormat // of the records of Refold itself
+	// Unknown is a format of the application.
+	Unknown Format = iota
+	// Msgpack is the format of codec, which can be rendered.
+	Msgpack
+	// JSON can be rendered.
+	JSON
+	// Own is the format of the records of Refold itself.
+	Own
 )
 
-// formatOfRecord returns the format of an event of a persistence ID.
-func formatOfRecord(id, manifest string) format {
+// FormatOfRecord returns the format of an event of a persistence ID.
+func FormatOfRecord(id, manifest string) Format {
 	if journal.IsReserved(id) {
-		return ownFormat
+		return Own
 	}
-	return formatOf(manifest)
+	return FormatOf(manifest)
 }
 
-// formatOf derives the format of an event from the suffix of its manifest.
-func formatOf(manifest string) format {
+// FormatOf derives the format of an event from the suffix of its manifest.
+func FormatOf(manifest string) Format {
 	_, name, found := strings.Cut(manifest, "+")
 	switch {
 	case !found:
-		return msgpackFormat
+		return Msgpack
 	case name == "json":
-		return jsonFormat
+		return JSON
 	}
-	return unknownFormat
+	return Unknown
 }
 
-// formatOfState returns the format of a snapshot. For a state that the aggregate encodes itself,
-// formatOfState guesses the format from the payload.
-func formatOfState(manifest string, payload []byte) format {
+// FormatOfState returns the format of a snapshot. For a state that the aggregate encodes itself,
+// FormatOfState guesses the format from the payload.
+func FormatOfState(manifest string, payload []byte) Format {
 	switch {
 	case manifest == eventsourcing.StateManifest, strings.HasPrefix(manifest, eventsourcing.StateManifest+"@"):
-		return msgpackFormat
+		return Msgpack
 	case json.Valid(payload):
-		return jsonFormat
+		return JSON
 	case len(payload) > 0 && isMap(payload[0]) && codec.Check(payload) == nil:
-		return msgpackFormat
+		return Msgpack
 	}
-	return unknownFormat
+	return Unknown
 }
 
 var errNotJSON = errors.New("the payload is not valid JSON")
 
-func (f format) check(payload []byte) error {
+// Check returns an error unless the syntax of a payload is valid. It accepts payloads in an
+// application-specific format.
+func (f Format) Check(payload []byte) error {
 	switch f {
-	case msgpackFormat:
+	case Msgpack:
 		return codec.Check(payload)
-	case jsonFormat:
+	case JSON:
 		if !json.Valid(payload) {
 			return errNotJSON
 		}
-	case ownFormat, unknownFormat:
+	case Own, Unknown:
 	}
 	return nil
 }
 
-const (
-	// cellLength is the length of a payload in a table, in characters.
-	cellLength = 160
-	// lineLength bounds a payload in a line of JSON, in bytes.
-	lineLength = 8 << 20
-)
-
-type rendered struct {
-	Payload json.RawMessage `json:"payload"`
-	// Error is the reason why Payload is empty. Raw is then the stored payload, unless it is too
-	// long.
-	Error string `json:"payload_error,omitempty"`
-	Raw   []byte `json:"payload_raw,omitempty"`
+// Field is a field of a payload.
+type Field struct {
+	// ID is the persistence ID, and Manifest that of the event, the snapshot or the state. The manifest is
+	// "delivery" for a command in an outbox.
+	ID, Manifest string
+	// Path are the keys and indexes that lead to the field. It is empty for the whole payload. It must not
+	// be changed or kept.
+	Path []string
 }
 
-func renderLine(f format, payload []byte) rendered {
-	text, err := f.render(payload, lineLength)
-	if err == nil {
-		return rendered{Payload: text}
-	}
-	r := rendered{Error: err.Error()}
-	if base64.StdEncoding.EncodedLen(len(payload)) <= lineLength {
-		r.Raw = payload
-	}
-	return r
+// redactedText replaces the value of a redacted field.
+const redactedText = "(redacted)"
+
+// redaction replaces fields of one payload. The nil pointer replaces none.
+type redaction struct {
+	hide         func(Field) bool
+	id, manifest string
 }
 
-func renderCell(f format, payload []byte) string {
-	text, err := f.render(payload, 4*cellLength)
-	if err != nil && !errors.Is(err, errTooLong) {
-		return fmt.Sprintf("(%s: %v)", count(len(payload), "byte"), err)
+// hides reports whether the field with a path is replaced. If the function panics, it is.
+func (r *redaction) hides(path []string) (hidden bool) {
+	if r == nil {
+		return false
 	}
-	return shorten(string(text), cellLength)
+	hidden = true
+	_ = panics.Call(func() { hidden = r.hide(Field{r.id, r.manifest, path}) })
+	return hidden
 }
 
-func shorten(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i] + "…"
+// value returns a decoded value with its fields replaced.
+func (r *redaction) value(path []string, v any) any {
+	if r == nil {
+		return v
+	}
+	if r.hides(path) {
+		return redactedText
+	}
+	path = slices.Clip(path)
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[key] = r.value(append(path, key), value)
 		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = r.value(append(path, strconv.Itoa(i)), value)
+		}
+		return out
 	}
-	return s
+	return v
 }
 
-// stamp formats a time with a fixed length.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
-
-func count[N int | uint64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// text returns compact JSON with its fields replaced, and whether a field was. It keeps the order of the
+// fields.
+func (r *redaction) text(compact []byte) (out []byte, redacted bool, failed error) {
+	in := json.NewDecoder(bytes.NewReader(compact))
+	in.UseNumber()
+	var path []string
+	var copyValue func() error
+	element := func(name string) error {
+		path = append(path, name)
+		err := copyValue()
+		path = path[:len(path)-1]
+		return err
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	copyValue = func() error {
+		if r.hides(path) {
+			var skipped json.RawMessage
+			redacted = true
+			out = jsontext.AppendQuoted(out, redactedText, math.MaxInt)
+			return in.Decode(&skipped)
+		}
+		t, err := in.Token()
+		if err != nil {
+			return err
+		}
+		switch t := t.(type) {
+		case json.Delim:
+			out = append(out, byte(t)) //nolint:gosec // a bracket
+			for i := 0; in.More(); i++ {
+				if i > 0 {
+					out = append(out, ',')
+				}
+				name := strconv.Itoa(i)
+				if t == '{' {
+					key, broken := in.Token()
+					if broken != nil {
+						return broken
+					}
+					name, _ = key.(string)
+					out = append(jsontext.AppendQuoted(out, name, math.MaxInt), ':')
+				}
+				if err := element(name); err != nil {
+					return err
+				}
+			}
+			end, err := in.Token()
+			if d, ok := end.(json.Delim); ok {
+				out = append(out, byte(d)) //nolint:gosec // a bracket
+			}
+			return err
+		case string:
+			out = jsontext.AppendQuoted(out, t, math.MaxInt)
+		case json.Number:
+			out = append(out, t...)
+		case bool:
+			out = strconv.AppendBool(out, t)
+		default:
+			out = append(out, "null"...)
+		}
+		return nil
+	}
+	failed = copyValue()
+	return out, redacted, failed
 }
