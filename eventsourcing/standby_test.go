@@ -253,6 +253,36 @@ func TestStandbyIsStale(t *testing.T) {
 	})
 }
 
+// TestStandbyThatLags checks that an entity whose standby could not read the last events starts with
+// all of them: the recovery replays those that the standby lacks.
+func TestStandbyThatLags(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &stallingJournal{Journal: inmem.NewJournal()}
+		db := store.Of(j, nil)
+		a, b := newStation(t, db, 100), newStation(t, db, 100)
+		defer a.close()
+		defer b.close()
+		b.follow()
+		a.read("1", reading{By: 1})
+		synctest.Wait()
+		j.stalled.Store(true)
+		a.read("1", reading{By: 1})
+		a.read("1", reading{By: 1})
+		synctest.Wait()
+		if m, ok := b.peek("1"); ok && m.Sum != 1 {
+			t.Fatalf("the standby returned %+v, want the sum 1", m)
+		}
+		a.leave("1")
+		if got := b.read("1", reading{By: 1}); got != 4 {
+			t.Errorf("the sum is %d after the move, want 4", got)
+		}
+		if info := b.recovery("1"); !info.Prepared || info.Events != 2 {
+			t.Errorf("the recovery was %+v, want one from the standby with a replay of 2 events", info)
+		}
+	})
+}
+
 // stallingJournal fails queries on demand.
 type stallingJournal struct {
 	*inmem.Journal
