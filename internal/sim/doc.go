@@ -77,6 +77,18 @@
 // coordinator runs, the node refuses the commands for shards without a known home after the timeout
 // of package sharding. The callers of these commands receive the error.
 //
+// In half of the seeds, shards have one or two standbys: nodes follow the journal, some of them slowly.
+// In a quarter of the seeds moves begin at once, and in a quarter each shard needs a lease. The
+// simulator also checks these rules:
+//
+//   - A shard whose home was removed does not go to a node that has applied less of the journal than a
+//     standby that responds.
+//   - Only the home of a shard delivers commands. At the end each shard has its standbys on other nodes.
+//   - An entity starts only while its node holds the lease of the shard.
+//
+// The standby itself is a model, because package eventsourcing has no state machine for it. Whether a
+// recovery applies the events that a standby lacks is tested there.
+//
 // # Groups
 //
 // In half of the seeds, all nodes run one or two groups of package sharding: some ordinary, some

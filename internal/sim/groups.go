@@ -118,8 +118,9 @@ type groupNode struct {
 	hosts   bool // the node has the role
 	alarm   env.Alarm
 	delays  delays
-	updates bool // an update of the members is due
-	starts  bool // the program has started its groups
+	view    groups.Members // as the machine knows it
+	updates bool           // an update of the members is due
+	starts  bool           // the program has started its groups
 	running map[groups.Instance]*groupInstance
 	drained func() // called when all instances have moved
 	since   time.Duration
@@ -172,6 +173,7 @@ func (g *groupNode) updateMembers() {
 	if v := g.h.m.View(); !in.Ended {
 		in.Members, in.Unreachable, in.Seen = v.Members, v.Unreachable, v.Seen
 	}
+	g.view = in
 	g.step(in)
 	if g.starts {
 		g.declare()
@@ -430,7 +432,9 @@ func tablesInLockstep(g *groupNode, before groups.Version) {
 	if t.Version.Node != g.h.p.Node() {
 		return
 	}
-	if !g.m.Converged() {
+	if len(g.view.Unreachable) > 0 || slices.ContainsFunc(g.view.Members, func(m identity.Member) bool {
+		return m.Status != identity.Exiting && m.Status != identity.Down && !slices.Contains(g.view.Seen, m.Node)
+	}) {
 		g.h.violate("tables-in-lockstep", "it makes table %v of role %q before the membership has converged", t.Version, g.role)
 	}
 	for _, m := range g.h.m.View().Members {

@@ -4,9 +4,12 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/shardcore"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/lease"
 )
@@ -16,6 +19,11 @@ import (
 type leaseClient struct {
 	h    *host
 	name string
+
+	// The results of the operations, and the loss of the lease. They may step the node.
+	answered func(held bool, owner string)
+	released func(done bool)
+	lost     func()
 
 	queue []bool // pending operations: true is a release
 	busy  bool
@@ -30,7 +38,12 @@ type leaseClient struct {
 func (h *host) lease(name string) *leaseClient {
 	l := h.leases[name]
 	if l == nil {
-		l = &leaseClient{h: h, name: name}
+		l = &leaseClient{
+			h: h, name: name,
+			answered: func(held bool, owner string) { h.step(node.LeaseAnswer{Lease: name, Held: held, Owner: owner}) },
+			released: func(done bool) { h.step(node.LeaseReleased{Lease: name, Done: done}) },
+			lost:     func() { h.step(node.LeaseLost{Lease: name}) },
+		}
 		h.leases[name] = l
 	}
 	return l
@@ -59,9 +72,9 @@ func (l *leaseClient) next() {
 	})
 }
 
-func (l *leaseClient) done(in node.Input) {
+func (l *leaseClient) done(report func()) {
 	l.busy = false
-	l.h.step(in)
+	report()
 	l.next()
 }
 
@@ -92,7 +105,7 @@ func (l *leaseClient) ask(do func() error, answered func(err error), fail func()
 
 func (l *leaseClient) answer(held bool, how string) {
 	l.h.c.hit("lease", how)
-	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
+	l.done(func() { l.answered(held, "") })
 }
 
 // own calls write with a revision of the entry. If write fails and the entry is this node's own,
@@ -131,7 +144,7 @@ func (l *leaseClient) acquire() {
 	}, func(err error) {
 		if err != nil {
 			l.h.c.hit("lease", "held by another")
-			l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
+			l.done(func() { l.answered(false, owner) })
 			return
 		}
 		l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout/10*9
@@ -163,7 +176,7 @@ func (l *leaseClient) expire(hold uint64) {
 func (l *leaseClient) lose(how string) {
 	l.held = false
 	l.h.c.hit("lease", how)
-	l.h.step(node.LeaseLost{Lease: l.name})
+	l.lost()
 }
 
 func (l *leaseClient) renewAfter(hold uint64, d time.Duration) {
@@ -205,9 +218,54 @@ func (l *leaseClient) release() {
 		return l.own(l.revision, func(revision uint64) error { return l.store().Delete(l.name, revision) })
 	}, func(error) {
 		l.h.c.hit("lease", "released")
-		l.done(node.LeaseReleased{Lease: l.name, Done: true})
+		l.done(func() { l.released(true) })
 	}, func() {
 		l.h.c.hit("lease", "release: unknown")
-		l.done(node.LeaseReleased{Lease: l.name})
+		l.done(func() { l.released(false) })
 	})
+}
+
+// callLease acquires or releases the lease of a run of a shard. The calls of a run are carried out one
+// after the other.
+func (s *shardNode) callLease(c shardcore.LeaseCall) {
+	l, at := s.leases[c.ShardRun], c.ShardRun
+	reply := func(row string, in shard.Input) {
+		s.d.hit("shard lease", row)
+		if !s.gone {
+			s.step(shardcore.ShardInput{ShardRun: at, Input: in})
+		}
+	}
+	if l == nil {
+		l = &leaseClient{
+			h: s.h, name: fmt.Sprintf("%s-shard-%s-%d", s.h.c.plan.Config.Cluster, s.cfg.Region.Type, at.Shard),
+			answered: func(held bool, _ string) {
+				if held {
+					reply("held", shard.LeaseHeld{})
+				} else {
+					reply("denied", shard.LeaseDenied{})
+				}
+			},
+			released: func(done bool) {
+				if done {
+					reply("released", shard.LeaseReleased{})
+				} else {
+					reply("release failed", shard.LeaseReleased{})
+				}
+			},
+			lost: func() { reply("lost", shard.LeaseLost{}) },
+		}
+		s.leases[at] = l
+	}
+	if c.Release {
+		delete(s.leases, at)
+	}
+	l.queue = append(l.queue, c.Release)
+	l.next()
+}
+
+// startsWithLease checks that an entity starts only while its node holds the lease of the shard.
+func startsWithLease(e *entity) {
+	if l := e.s.leases[e.at.ShardRun]; e.s.cfg.Shard.Lease && (l == nil || !l.certain()) && !e.s.stale() {
+		e.s.h.violate("entities-have-a-lease", "%s starts without the lease of shard %d", e.a.id, e.at.Shard)
+	}
 }

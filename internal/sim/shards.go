@@ -38,6 +38,7 @@ type sharding struct {
 	accounts       []*account // by shard and number
 	byID           map[string]*account
 	commands       []command // by number, from 1
+	journal        []logged  // the events of all accounts
 	last           map[sender]uint64
 	storeCallCount uint64        // number of store calls
 	activeAt       time.Duration // time at which a coordinator became active, 0 if none is active
@@ -167,13 +168,15 @@ func (d *sharding) mustHappen() {
 			"malformed", "entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
 			"pinned", "released", "load reported",
 		},
+		"standby":     {"event applied", "recovery reads the tail", "recovery reads nothing", "promoted", "another node was chosen"},
+		"shard lease": {"held", "denied", "lost", "released", "release failed"},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
 		},
 		"path":         {"to an entity", "to a node", "from a peer", "queued", "between effects"},
 		"command lost": {"node has ended", "receiver has ended", "link gap"},
 		"checked": {
-			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "pinned-shards-are-home", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
+			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "pinned-shards-are-home", "shards-have-standbys", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
 		},
 	} {
 		c.expect(table, rows...)
@@ -245,6 +248,12 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	}
 	p.ReplicatedMemory = remember && r.IntN(2) == 0
 	p.Config.Coordinator.ReadsLoad = rand.New(rand.NewPCG(seed, 0x10ad)).IntN(2) == 0 //nolint:gosec // must be repeatable
+	moves := rand.New(rand.NewPCG(seed, 0x57a2d))                                     //nolint:gosec // must be repeatable
+	if moves.IntN(2) == 0 {
+		p.Config.Coordinator.Standbys = 1 + moves.IntN(2)
+	}
+	p.Config.Coordinator.HandOffAtOnce = moves.IntN(4) == 0
+	p.Config.Shard.Lease = moves.IntN(4) == 0
 	p.Config.Region.Settings = coordinator.Settings{
 		Shards: p.Shards, Routing: 1, Role: shardRole, State: storeKind(true, p.Replicated), Remember: storeKind(remember, p.ReplicatedMemory),
 	}
@@ -253,8 +262,8 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 
 // String returns the special properties of the plan.
 func (p ShardsPlan) String() string {
-	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated coordinator state %t, remember entities %t, replicated memory %t, calm %t, by load %t",
-		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm, p.Config.Coordinator.ReadsLoad)
+	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated coordinator state %t, remember entities %t, replicated memory %t, calm %t, by load %t, %d standbys, hand-off at once %t, leases %t",
+		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm, p.Config.Coordinator.ReadsLoad, p.Config.Coordinator.Standbys, p.Config.Coordinator.HandOffAtOnce, p.Config.Shard.Lease)
 }
 
 // drain drains a node. Some time later it restarts the node or cancels the drain, possibly before

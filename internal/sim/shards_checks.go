@@ -127,6 +127,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
 	s.countRepeatedMessage(to, &m)
+	s.probed(&m)
 	s.asks(m.Kind)
 	c := s.m.LocalCoordinator()
 	if err != nil || m.Kind.ToCoordinator() || c == nil { // the coordinator ended after it sent the message
@@ -225,6 +226,9 @@ func (d *sharding) finish() {
 		return
 	}
 	if !d.c.converge("pinned-shards-are-home", maxBalancing, d.pinnedElsewhere) {
+		return
+	}
+	if !d.c.converge("shards-have-standbys", maxBalancing, d.withoutStandbys) {
 		return
 	}
 	d.accountForAll()

@@ -133,6 +133,7 @@ func (d *sharding) undelivered(m env.Message) {
 
 // delivered checks that the commands of a region to an account arrive in order and at most once.
 func (d *sharding) delivered(e *entity, nr uint64) {
+	standbyIsSilent(e)
 	l := d.command(nr)
 	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
@@ -162,6 +163,7 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 		s.h.violate("delivered-in-order", "command %d is refused: delivered before %t, refused before %t", nr, l.delivered, l.refused)
 	case d.plan.Calm && s.gaveUp(&r):
 		d.answeredSoon(nr)
+	case d.plan.Calm && d.plan.Config.Coordinator.HandOffAtOnce && r.Reason == shardcore.NotHome: // its shard moves again
 	case d.plan.Calm && (!s.forced || r.Reason != shardcore.Stopped):
 		s.h.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
 	}
@@ -405,6 +407,7 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		e.a.running = append(e.a.running, e)
 		s.started = append(s.started, e)
 		oneEntity(e)
+		startsWithLease(e)
 		if s.cfg.Region.Remember && !d.rememberStore.has(s, a.ShardRun, a.Entity) && !s.stale() {
 			s.h.violate("remembered-before-it-starts", "%s starts, but is not remembered", a.Entity)
 		}
@@ -448,6 +451,7 @@ func (e *entity) load() {
 		e.end()
 		return
 	}
+	e.takeState()
 	e.loaded, e.known = true, len(e.a.stored)
 	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Started{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	e.work()
@@ -544,6 +548,9 @@ func (a *account) append(d *sharding, known int, batch []uint64) error {
 		} else {
 			l.stored = true
 		}
+	}
+	for i := range batch {
+		d.journal = append(d.journal, logged{a, len(a.stored) + i + 1})
 	}
 	a.stored = append(a.stored, batch...)
 	return nil

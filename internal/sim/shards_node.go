@@ -6,6 +6,7 @@ package sim
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -32,6 +33,10 @@ type shardNode struct {
 	h   *host
 	m   *shardcore.Machine
 	cfg shardcore.Config
+
+	standby    *standby // nil without standbys
+	promotions promotions
+	leases     map[shardcore.ShardRun]*leaseClient
 
 	proxy              bool
 	alarm              env.Alarm // calls Tick
@@ -65,6 +70,7 @@ func (d *sharding) host(h *host) *shardNode {
 	s := &shardNode{
 		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
 		sentRequests: map[string]bool{}, storeCalls: map[*storeCall]bool{}, waitingCalls: map[uint64]*storeCall{},
+		leases: map[shardcore.ShardRun]*leaseClient{},
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
@@ -76,6 +82,7 @@ func (d *sharding) host(h *host) *shardNode {
 	if s.cfg.Coordinator.ReadsLoad {
 		s.reportLoad()
 	}
+	s.startStandby()
 	d.all = append(d.all, s)
 	d.byNode[h.p.Node()] = s
 	return s
@@ -102,7 +109,15 @@ func (s *shardNode) schedule(in shardcore.Input) { s.h.p.Do(func() { s.step(in) 
 // are earlier inputs.
 func (s *shardNode) step(in shardcore.Input) {
 	if s.handleInbox(); !s.gone {
+		s.setFollowed()
 		s.applyEffects(s.m.Step(s.h.p.Now(), in))
+	}
+}
+
+// setFollowed passes the position of the standby to the machine before a step, as the shell does.
+func (s *shardNode) setFollowed() {
+	if s.standby != nil {
+		s.m.SetFollowed(strconv.Itoa(s.standby.applied))
 	}
 }
 
@@ -125,6 +140,7 @@ func (s *shardNode) updateMembers() {
 	stopped := s.h.m.Stopped()
 	if !stopped {
 		in.Members.Members, in.Unreachable = s.h.members()
+		s.unfollow()
 	}
 	s.step(in)
 	if in.Suspended {
@@ -243,6 +259,8 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	if s.handleInbox(); s.gone {
 		return
 	}
+	s.setFollowed()
+	s.responded(m.From, &msg)
 	e := s.m.Step(s.h.p.Now(), in)
 	if !msg.Kind.ToCoordinator() && lowerTermsAreRefused(s, m.From, msg, &e) {
 		s.askedAt = shardcore.Never
@@ -276,6 +294,9 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	}
 	for _, r := range e.Remember {
 		d.rememberStore.ask(s, r)
+	}
+	for _, l := range e.Leases {
+		s.callLease(l)
 	}
 	for _, a := range e.Actions {
 		s.interleave(a.Shard)
@@ -340,6 +361,7 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 		d.store.checkTerm(s, e.CheckTerm)
 	}
 	if e.Save != nil {
+		s.promotes(&e.Save.Change)
 		d.store.save(s, *e.Save)
 	}
 	if e.AddShards != nil {
