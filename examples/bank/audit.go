@@ -297,13 +297,13 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 		a.exchange(b, e.Exchange, ref)
 		add(&b.balance, e.Amount)
 		add(&a.report.total(e.Original.Currency()).deposits, e.Original)
-		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
+		a.report.desk(e.Original, exchangedOr(e.Exchange, b.currency))
 	case Withdrawn:
 		a.request(b, e.Request, ref)
 		a.exchange(b, e.Exchange, ref)
 		sub(&b.balance, e.Amount)
 		add(&a.report.total(e.Original.Currency()).withdrawals, e.Original)
-		a.desk(exchangedOr(e.Exchange, b.currency), e.Original)
+		a.report.desk(exchangedOr(e.Exchange, b.currency), e.Original)
 	case TransferStarted:
 		a.request(b, e.Request, ref)
 		a.exchange(b, e.Exchange, ref)
@@ -323,7 +323,7 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 	case Credited:
 		a.exchange(b, e.Exchange, ref)
 		add(&b.balance, e.Amount)
-		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
+		a.report.desk(e.Original, exchangedOr(e.Exchange, b.currency))
 		a.checkSender(e.From, e.Sender, ref)
 		t := a.transfer(transferID{e.From, e.Nr})
 		t.credited = append(t.credited, transferEntry{ref: ref, amount: e.Original})
@@ -562,12 +562,12 @@ func sub(sum *big.Int, a money.Amount) { sum.Sub(sum, big.NewInt(a.Minor())) }
 
 // desk adds both sides of a conversion to the balance of the exchange desk. Without a conversion it
 // adds nothing.
-func (a *auditor) desk(in, out money.Amount) {
+func (r *auditReport) desk(in, out money.Amount) {
 	if in.Currency() == out.Currency() {
 		return
 	}
-	sub(&a.report.total(out.Currency()).desk, out)
-	add(&a.report.total(in.Currency()).desk, in)
+	sub(&r.total(out.Currency()).desk, out)
+	add(&r.total(in.Currency()).desk, in)
 }
 
 // exchangedOr computes a conversion again. If it cannot be computed, exchangedOr returns the

@@ -30,6 +30,7 @@ type bank struct {
 	accounts eventsourcing.Entities[Account] // on this node or, in a branch, in a cluster
 	typ      eventsourcing.Type[Account, Event]
 	journal  journal.Journal
+	rates    rates.Rates
 }
 
 // A restarting database is back within seconds, so the bank retries sooner than by default.
@@ -57,7 +58,7 @@ func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsour
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
-	return &bank{runtime: rt, typ: AccountType(r), journal: s.Journal()}, nil
+	return &bank{runtime: rt, typ: AccountType(r), journal: s.Journal(), rates: r}, nil
 }
 
 // closePatience bounds how long closing the bank waits for pending commands.

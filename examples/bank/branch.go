@@ -111,6 +111,18 @@ func (b *branch) close() error {
 	return b.bank.close()
 }
 
+// runs reports whether the node has not begun to end.
+func (b *branch) runs() bool { return !closed(b.node.Stopping()) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // failure returns the error that ended the node. It returns nil if the node runs, has left or was
 // stopped.
 func (b *branch) failure() error {

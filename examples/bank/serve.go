@@ -41,8 +41,11 @@ func (c *serveCmd) Run(app *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	ctx, stop := context.WithCancel(app.ctx)
+	page := openPage(ctx, func() (*bank, string) { return b, "" }, app.logger)
+	defer func() { stop(); page.wait() }()
 	greet(app.stdout, "http://"+listener.Addr().String())
-	if err := serve(app.ctx, listener, newAPI(b, app.logger), c.Host...); err != nil {
+	if err := serve(app.ctx, listener, page.handler(newAPI(b, app.logger)), c.Host...); err != nil {
 		return err
 	}
 	printf(app.stdout, "stopped\n")

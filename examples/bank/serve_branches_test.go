@@ -41,7 +41,7 @@ func (c *chain) servingWith(name string, stableAfter time.Duration, state string
 	if err != nil {
 		c.Fatal(err)
 	}
-	return &branches{app: &app{stdout: out, stderr: out}, remote: true, all: []*branch{b}}, out
+	return &branches{app: &app{stdout: out, stderr: out}, remote: true, stopPage: func() {}, all: []*branch{b}}, out
 }
 
 // A branch that the cluster rejects reports the reason, and not the failures that follow from it.

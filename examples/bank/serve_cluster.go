@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -59,8 +60,17 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		access = server.Access()
 	}
 	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0, hosts: c.Host}
+	open.reopen = func(name string, seeds []string) (*branch, error) {
+		return c.openBranch(app, name, seeds, access, s, r)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(app.ctx))
+	open.page, open.stopPage = openPage(ctx, open.running, app.logger), stop
+	defer func() { stop(); open.page.wait() }()
+	if open.whole {
+		open.page.branches = open
+	}
 	for i, name := range all {
-		b, failed := c.openBranch(app, name, seeds, access, s, r)
+		b, failed := open.reopen(name, seeds)
 		if failed == nil {
 			failed = open.start(b, listeners[i])
 		}
@@ -143,42 +153,84 @@ type branches struct {
 	whole  bool // the branches are the complete cluster
 	remote bool // the NATS servers are remote
 	hosts  []string
+	page   *webPage
+	// stopPage ends the work of the page, such as its streams to browsers.
+	stopPage func()
+	// reopen starts a branch with seeds that run.
+	reopen func(name string, seeds []string) (*branch, error)
 
-	running sync.WaitGroup
-	mu      sync.Mutex
-	all     []*branch
-	errs    []error
+	work     sync.WaitGroup
+	restarts sync.Mutex // held by a restart
+	mu       sync.Mutex
+	all      []*branch // the last one of each name
+	servers  []*branchServer
+	turn     int           // the branch that has received the last request of the page
+	prepared chan struct{} // set by wait, closed when the cluster is prepared for the end of ctx
+	errs     []error
+}
+
+// branchServer is the HTTP server at the address of a branch.
+type branchServer struct {
+	address string
+	api     http.Handler // of the last branch
+	stop    func()
+	closed  chan struct{}
 }
 
 // start starts the HTTP server of a branch. s owns the branch even if start fails.
 func (s *branches) start(b *branch, listener net.Listener) error {
-	s.mu.Lock()
-	s.all = append(s.all, b)
-	s.mu.Unlock()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.app.ctx))
-	closed := make(chan struct{})
+	server := &branchServer{address: listener.Addr().String(), api: s.handler(b), stop: stop, closed: make(chan struct{})}
+	s.mu.Lock()
+	i := len(s.all)
+	s.all, s.servers = append(s.all, b), append(s.servers, server)
+	s.mu.Unlock()
+	if err := s.drain(b, server); err != nil {
+		stop()
+		return fmt.Errorf("serve: %w", err)
+	}
+	s.work.Go(func() {
+		defer close(server.closed)
+		defer stop()
+		if err := serve(ctx, listener, s.page.handler(s.front(i)), s.hosts...); err != nil {
+			s.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
+			s.branch(i).node.Stop()
+		}
+	})
+	return nil
+}
+
+// drain makes a branch that leaves complete the pending requests. If all branches are in this
+// process, the server outlives a crash of the branch: the page stays, and the branch may start again.
+func (s *branches) drain(b *branch, server *branchServer) error {
 	_, err := b.node.OnShutdown(cluster.PhaseRequestsDone, "requests", func(ctx context.Context) error {
-		stop() // pending requests complete
+		if s.whole && s.app.ctx.Err() == nil {
+			return nil
+		}
+		s.stopPage()
+		server.stop() // pending requests complete
 		select {
-		case <-closed:
+		case <-server.closed:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	})
-	if err != nil {
-		stop()
-		return fmt.Errorf("serve: %w", err)
-	}
-	s.running.Go(func() {
-		defer close(closed)
-		defer stop()
-		if err := serve(ctx, listener, s.handler(b), s.hosts...); err != nil {
-			s.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
-			b.node.Stop()
+	return err
+}
+
+// front passes requests to the last branch with a name. While it does not run, the response is 503.
+func (s *branches) front(i int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		b, api := s.all[i], s.servers[i].api
+		s.mu.Unlock()
+		if s.whole && !b.runs() && r.Method != http.MethodDelete {
+			http.Error(w, b.node.Self().Name+" does not run; ask another branch", http.StatusServiceUnavailable)
+			return
 		}
+		api.ServeHTTP(w, r)
 	})
-	return nil
 }
 
 // handler returns the HTTP handler of a branch. If all branches are in this process, a request can
@@ -189,23 +241,110 @@ func (s *branches) handler(b *branch) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", b.api())
-	mux.HandleFunc("DELETE /nodes/{name}", s.stop)
+	mux.HandleFunc("DELETE /nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		done, err := s.crash(r.PathValue("name"))
+		switch {
+		case errors.Is(err, errNoBranch):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusConflict)
+		default:
+			printf(w, "%s\n", done)
+		}
+	})
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// stop ends a branch without leaving the cluster, so that the others must detect the failure.
-func (s *branches) stop(w http.ResponseWriter, r *http.Request) {
+var (
+	errNoBranch    = errors.New("no such branch")
+	errLastBranch  = errors.New("no other branch is ready to take over its accounts")
+	errNotRunning  = errors.New("the branch does not run")
+	errStillRuns   = errors.New("the branch runs")
+	errNotStarting = errors.New("the bank is starting or ending")
+)
+
+// crash ends a branch without leaving the cluster, so that the others must detect the failure.
+func (s *branches) crash(name string) (done string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range s.all {
-		if b.node.Self().Name != r.PathValue("name") {
-			continue
-		}
-		b.node.Stop()
-		printf(w, "%s stops without leaving; the others remove it after some seconds\n", b.node.Self().Name)
-		return
+	i := s.find(name)
+	switch {
+	case i < 0:
+		return "", errNoBranch
+	case !s.all[i].runs():
+		return "", fmt.Errorf("%s: %w", name, errNotRunning)
+	case !slices.ContainsFunc(s.all, func(b *branch) bool { return b != s.all[i] && b.runs() && b.region.Ready() }):
+		return "", fmt.Errorf("%s: %w", name, errLastBranch)
 	}
-	http.Error(w, "no such branch", http.StatusNotFound)
+	s.all[i].node.Stop()
+	return name + " stops without leaving; the others remove it after some seconds", nil
+}
+
+// restart starts a branch that has ended. It joins the branches that run.
+func (s *branches) restart(name string) (done string, err error) {
+	s.restarts.Lock() // one at a time
+	defer s.restarts.Unlock()
+	s.mu.Lock()
+	i, started := s.find(name), s.prepared != nil
+	var seeds []string
+	for _, b := range s.all {
+		if b.runs() {
+			seeds = append(seeds, b.node.Self().Name)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case i < 0:
+		return "", errNoBranch
+	case s.branch(i).runs():
+		return "", fmt.Errorf("%s: %w", name, errStillRuns)
+	case !started || s.app.ctx.Err() != nil || len(seeds) == 0:
+		return "", fmt.Errorf("%s: %w", name, errNotStarting)
+	}
+	_ = s.branch(i).close() // wait returns the error
+	b, err := s.reopen(name, seeds)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	s.all[i], s.servers[i].api = b, s.handler(b)
+	s.mu.Unlock()
+	err = s.drain(b, s.servers[i])
+	s.work.Go(func() { s.watch(b) })
+	return name + " joins the others, which hand some accounts over to it", err
+}
+
+func (s *branches) find(name string) int {
+	return slices.IndexFunc(s.all, func(b *branch) bool { return b.node.Self().Name == name })
+}
+
+func (s *branches) branch(i int) *branch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[i]
+}
+
+// snapshot returns the branches and their addresses.
+func (s *branches) snapshot() (all []*branch, addresses []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, server := range s.servers {
+		addresses = append(addresses, server.address)
+	}
+	return slices.Clone(s.all), addresses
+}
+
+// running returns the bank and the name of a branch that runs, of each in turn.
+func (s *branches) running() (*bank, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range s.all {
+		s.turn++
+		if b := s.all[s.turn%len(s.all)]; b.runs() && b.region.Ready() {
+			return b.bank, b.node.Self().Name
+		}
+	}
+	return s.all[0].bank, s.all[0].node.Self().Name
 }
 
 // hurry is how long a branch waits for others before it prints the reason.
@@ -250,24 +389,19 @@ func (s *branches) giveUp(err error) error {
 
 // wait waits until all branches have ended, because ctx has ended or because their nodes have.
 func (s *branches) wait() error {
-	prepared := make(chan struct{})
+	s.mu.Lock()
+	s.prepared = make(chan struct{})
+	all := slices.Clone(s.all)
+	s.mu.Unlock()
 	stop := context.AfterFunc(s.app.ctx, func() {
-		defer close(prepared)
+		defer close(s.prepared)
 		s.prepare()
+		s.stopServers()
 	})
-	for _, b := range s.all {
-		s.running.Go(func() {
-			select {
-			case <-s.app.ctx.Done():
-				<-prepared
-			case <-b.node.Stopping():
-				s.fail(s.ended(b))
-				return
-			}
-			s.fail(b.shutdown(context.WithoutCancel(s.app.ctx)))
-		})
+	for _, b := range all {
+		s.work.Go(func() { s.watch(b) })
 	}
-	s.running.Wait()
+	s.work.Wait()
 	stop()
 	if err := errors.Join(s.errs...); err != nil {
 		return err
@@ -276,9 +410,32 @@ func (s *branches) wait() error {
 	return nil
 }
 
+// watch ends a branch when ctx has ended, unless its node has ended before.
+func (s *branches) watch(b *branch) {
+	select {
+	case <-s.app.ctx.Done():
+		<-s.prepared
+	case <-b.node.Stopping():
+		s.fail(s.ended(b))
+		return
+	}
+	s.fail(b.shutdown(context.WithoutCancel(s.app.ctx)))
+}
+
+// stopServers ends all HTTP servers, after their pending requests.
+func (s *branches) stopServers() {
+	s.stopPage()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, server := range s.servers {
+		server.stop()
+	}
+}
+
 // prepare announces the end of all branches to the cluster, so that no shard moves.
 func (s *branches) prepare() {
-	for _, b := range s.all {
+	all, _ := s.snapshot()
+	for _, b := range all {
 		if s.whole && b.node.PrepareForShutdown(context.WithoutCancel(s.app.ctx)) == nil {
 			return
 		}
@@ -286,9 +443,12 @@ func (s *branches) prepare() {
 }
 
 // ended waits until a branch whose node stops has ended. It returns the reason, unless the branch
-// has left the cluster normally.
+// has left the cluster normally. After the last branch, the servers end.
 func (s *branches) ended(b *branch) error {
 	err := b.close()
+	if all, _ := s.snapshot(); !slices.ContainsFunc(all, (*branch).runs) {
+		s.stopServers()
+	}
 	printf(s.app.stdout, "%s has ended: %v\n", b.node.Self().Name, b.node.Err())
 	return errors.Join(b.failure(), err)
 }
@@ -306,7 +466,8 @@ func (s *branches) close() (err error) {
 	for _, b := range s.all {
 		err = errors.Join(err, b.close())
 	}
-	s.running.Wait()
+	s.stopServers()
+	s.work.Wait()
 	return err
 }
 

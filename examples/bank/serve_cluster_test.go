@@ -140,6 +140,15 @@ func TestServeOnNodes(t *testing.T) {
 	for i := range 9 {
 		must(http.MethodGet, urls[0]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
+	// The server of a crashed branch stays, so that the page can start the branch again.
+	if status, answer, err := call.do(t.Context(), http.MethodGet, urls[1]+"/accounts/"+id(0), ""); status != http.StatusServiceUnavailable {
+		t.Errorf("the API of branch-2 after its crash: %d %s, %v; want 503", status, answer, err)
+	}
+	must(http.MethodPost, urls[1]+"/page/restart?branch=branch-2", "", "branch-2 joins the others")
+	for i := range 9 {
+		must(http.MethodGet, urls[1]+"/accounts/"+id(i), "", `"balance":"5.00"`)
+	}
+	must(http.MethodPost, urls[1]+"/page/audit", "", ">OK<")
 	stop()
 	if got := <-code; got != exitFailed || errout.String() != "bank: branch-3: cluster: this node was downed\n" {
 		t.Errorf("exit code %d, standard error %q; want %d and the down of branch-3", got, errout.String(), exitFailed)
