@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
@@ -362,6 +363,75 @@ func TestStandbyContradiction(t *testing.T) {
 				}
 				if b.recovery("1").Prepared {
 					t.Error("the recovery began with a state that the journal contradicts")
+				}
+			})
+		})
+	}
+}
+
+// TestStandbyReplacesPausedPrimary starts an entity on its standby while the first instance is still in
+// memory with a write in flight, as during a pause of its process. The journal refuses the write, or the
+// standby includes it. The next write of the first instance is refused.
+func TestStandbyReplacesPausedPrimary(t *testing.T) {
+	t.Parallel()
+	for name, arrival := range map[string]int{"before the recovery": 0, "before the first write of the standby": 1, "after it": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := inmem.NewJournal()
+				paused := journaltest.NewFaulty(j)
+				a, b := newStation(t, store.Of(paused, nil), 100), newStation(t, store.Of(j, nil), 100)
+				defer a.close()
+				defer b.close()
+				b.follow()
+				a.read("1", reading{By: 1})
+				synctest.Wait()
+
+				stalled := paused.Inject(journaltest.Fault{Do: journaltest.Stall})
+				outcome := make(chan error, 1)
+				go func() {
+					_, failed := eventsourcing.Ask(context.Background(), a.meters.Ref("1"), reading{By: 100})
+					outcome <- failed
+				}()
+				<-stalled.Struck()
+				b.end() // the held state lacks the write
+				b.followed.Wait()
+				want, err := 1, error(nil)
+				arrives := func(at int) {
+					if at == arrival {
+						stalled.Release()
+						err = <-outcome
+					}
+				}
+				arrives(0)
+				if arrival == 0 {
+					want += 100
+				}
+				if got := b.read("1", reading{}); got != want || !b.recovery("1").Prepared {
+					t.Errorf("the sum is %d, recovered by %+v; want %d, from the state of the standby", got, b.recovery("1"), want)
+				}
+				arrives(1)
+				if arrival == 1 {
+					if _, conflict := eventsourcing.Ask(context.Background(), b.meters.Ref("1"), reading{By: 10}); !errors.Is(conflict, eventsourcing.ErrConflict) {
+						t.Errorf("the standby missed an event, but its write returned %v, want ErrConflict", conflict)
+					}
+					want += 100
+				}
+				if want += 10; b.read("1", reading{By: 10}) != want {
+					t.Errorf("the sum is not %d after the write of the standby", want)
+				}
+				arrives(2)
+				if arrival < 2 {
+					if err != nil {
+						t.Errorf("the write that arrived first returned %v", err)
+					}
+					_, err = eventsourcing.Ask(context.Background(), a.meters.Ref("1"), reading{By: 1000})
+				}
+				if !errors.Is(err, eventsourcing.ErrConflict) {
+					t.Errorf("the write of the first instance after that of the standby returned %v, want ErrConflict", err)
+				}
+				if got := a.read("1", reading{}); got != want {
+					t.Errorf("the first instance has the sum %d after the conflict, want %d", got, want)
 				}
 			})
 		})

@@ -26,7 +26,8 @@ const (
 	Resume = Directive(engine.Resume)
 	// Stop ends the entity. The commands that wait fail with ErrStopped, or with the error of the
 	// recovery. The next command starts the entity, without a pause. With package sharding, a
-	// remembered entity is forgotten until then.
+	// remembered entity is forgotten until then, and an entity with unconfirmed deliveries or a deadline
+	// continues them then, or when its shard starts the next time.
 	Stop = Directive(engine.Stop)
 	// Escalate is Stop, and withdraws the type from the runtime, as Local.Close or sharding.Region.Close
 	// does. Local.Err or sharding.Region.Err returns the error of the entity.
