@@ -139,7 +139,7 @@ soak: need-go need-cc need-postgres ## run all tests at their full counts: kills
 	REFOLD_SOAK=1 go test -shuffle=on -count=1 -timeout=1h -run '$(COMPACTING)' ./plugins/leveldb
 
 .PHONY: soak-cluster
-soak-cluster: need-go need-postgres ## kill, stop and drain three processes of the bank for SOAKTIME=10m with each state store, then audit
+soak-cluster: need-go need-postgres ## kill, stop and drain three processes of the bank for SOAKTIME=10m with each state store, with and without standbys, then audit
 	REFOLD_SOAK=1 REFOLD_SOAK_TIME=$(SOAKTIME) go test -v -count=1 -timeout=2h -run 'TestProcessesUnderFaults' ./examples/bank
 
 .PHONY: sim

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -33,13 +34,14 @@ const shards = 200
 const leavePatience = 30 * time.Second
 
 type branchConfig struct {
-	cluster string
-	carrier transport.Carrier // the branch closes it
-	seeds   []string
-	state   string
-	members int // number of branches required before accounts are hosted
-	downing downing.Settings
-	logger  *slog.Logger
+	cluster  string
+	carrier  transport.Carrier // the branch closes it
+	seeds    []string
+	state    string
+	standbys int // number of further branches that keep the states of accounts ready
+	members  int // number of branches required before accounts are hosted
+	downing  downing.Settings
+	logger   *slog.Logger
 }
 
 // branch is a cluster node that runs the bank. It hosts some of the accounts and has references to
@@ -51,6 +53,8 @@ type branch struct {
 	region *sharding.Region[Account]
 	health *sharding.Health
 	logger *slog.Logger
+	// prepared counts the accounts that started with the state of a standby.
+	prepared atomic.Int64
 }
 
 // openBranch starts a branch on the shared store. It does not wait for the join.
@@ -76,12 +80,18 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
 	}()
-	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // the runtime runs until it is closed
+	observer := eventsourcing.Observer{Recovery: func(info eventsourcing.RecoveryInfo) {
+		if info.Prepared && info.Err == nil {
+			b.prepared.Add(1)
+		}
+	}}
+	if b.bank, err = openRuntime(s, r, log, observer); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
 	// Transfers continue after a branch has failed: by default, the region keeps an index of the accounts
 	// with pending transfers.
-	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members}
+	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members, Standbys: cfg.standbys}
+	opts.Host.Supervise = b.supervise
 	if cfg.state == stateDDATA { // by default, the state is in the journal
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
 		if failed != nil {
@@ -95,6 +105,19 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	b.accounts = b.region
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
 	return b, nil
+}
+
+// supervise decides what follows the failure of an account, and logs the decision. After a panic of a
+// handler the balance is still that of the events, so the account need not be read again. All other
+// failures restart the account: a directive that stops it would delay its pending transfers until its
+// next command.
+func (b *branch) supervise(cause error) eventsourcing.Directive {
+	directive, name := eventsourcing.Restart, "restart"
+	if _, panicked := errors.AsType[*eventsourcing.PanicError](cause); panicked {
+		directive, name = eventsourcing.Resume, "resume"
+	}
+	b.logger.Warn("an account has failed", slog.String("directive", name), slog.Any("error", cause))
+	return directive
 }
 
 // shutdown leaves the cluster in order: other branches take over the accounts.
@@ -170,6 +193,10 @@ type branchBody struct {
 	Shards   int `json:"shards"`
 	Accounts int `json:"accounts"`
 	Waiting  int `json:"waiting"`
+	// Standby counts the accounts of other branches whose state this branch keeps ready, and Prepared
+	// the accounts that have started here with such a state.
+	Standby  int   `json:"standby"`
+	Prepared int64 `json:"prepared"`
 }
 
 type memberBody struct {
@@ -194,6 +221,7 @@ func (b *branch) describe(w http.ResponseWriter, r *http.Request) {
 		body.Coordinator = state.Coordinator.String()
 	}
 	body.Shards, body.Waiting = len(state.Shards), state.Waiting
+	body.Standby, body.Prepared = state.Prepared, b.prepared.Load()
 	for _, s := range state.Shards {
 		body.Accounts += s.Tracked
 	}

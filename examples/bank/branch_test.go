@@ -5,12 +5,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +33,10 @@ type chain struct {
 	*testing.T
 
 	store    store.DB
+	journal  *unscanned // the journal of the store, for the branches
 	network  *inmem.Network
 	state    string
+	standbys int
 	branches map[string]*branch
 	log      *lockedBuffer
 }
@@ -53,23 +59,42 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
+// unscanned is a journal whose IDs a branch must not list: it would be a scan of all accounts.
+type unscanned struct {
+	journal.Journal
+	scans atomic.Int64
+}
+
+// Unwrap implements journal.Wrapper.
+func (j *unscanned) Unwrap() journal.Journal { return j.Journal }
+
+// PersistenceIDs implements journal.IDLister.
+func (j *unscanned) PersistenceIDs(context.Context, string) iter.Seq2[string, error] {
+	j.scans.Add(1)
+	return func(yield func(string, error) bool) { yield("", errors.New("the branch scans the journal")) }
+}
+
 // onBranches runs a test on three branches, once for each place where the coordinator keeps its
-// state.
+// state, with and without standbys. No branch may scan the journal.
 func onBranches(t *testing.T, f func(c *chain)) {
 	t.Helper()
-	for _, state := range []string{stateJournal, stateDDATA} {
-		t.Run(state, func(t *testing.T) {
+	for name, c := range map[string]chain{
+		"journal":          {state: stateJournal},
+		"ddata":            {state: stateDDATA},
+		"journal, standby": {state: stateJournal, standbys: 1},
+		"ddata, standby":   {state: stateDDATA, standbys: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := &chain{
-					T: t, store: newStore(t, "inmem:"), network: inmem.NewNetwork(inmem.NetworkConfig{}), state: state,
-					branches: map[string]*branch{}, log: &lockedBuffer{},
-				}
+				c.T, c.store, c.network = t, newStore(t, "inmem:"), inmem.NewNetwork(inmem.NetworkConfig{})
+				c.journal = &unscanned{Journal: c.store.Journal()}
+				c.branches, c.log = map[string]*branch{}, &lockedBuffer{}
 				defer c.end()
 				for _, name := range branchNames(3) {
 					c.open(name)
 				}
-				f(c)
+				f(&c)
 			})
 		})
 	}
@@ -81,6 +106,9 @@ func (c *chain) end() {
 	}
 	if err := c.store.Close(); err != nil {
 		c.Error(err)
+	}
+	if n := c.journal.scans.Load(); n > 0 {
+		c.Errorf("the branches have scanned the journal %d times, want none", n)
 	}
 	if c.Failed() {
 		c.Log(c.log.String())
@@ -107,11 +135,11 @@ func (c *chain) start(name, state string) *branch {
 		c.Fatal(err)
 	}
 	cfg := branchConfig{
-		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state,
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state, standbys: c.standbys,
 		downing: downing.Settings{StableAfter: 5 * time.Second, DownAllWhenUnstable: -1},
 		logger:  slog.New(slog.NewTextHandler(c.log, nil)),
 	}
-	b, err := openBranch(c.Context(), cfg, c.store, parseRates(c.T, testRates))
+	b, err := openBranch(c.Context(), cfg, store.Of(c.journal, c.store.Snapshots()), parseRates(c.T, testRates))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -197,7 +225,9 @@ func (c *chain) until(name, id, subject string) {
 
 func (c *chain) audit(name string) *auditReport {
 	c.Helper()
-	return audited(c.T, c.branches[name].bank)
+	auditor := *c.branches[name].bank
+	auditor.journal = c.store.Journal() // the audit lists the accounts
+	return audited(c.T, &auditor)
 }
 
 // openAccounts opens accounts with 100 dollars each, by the branches in turn.
@@ -331,6 +361,69 @@ func (c *chain) awaitNothingInFlight(name string) {
 		time.Sleep(time.Second) // advances the clock of the synctest bubble
 	}
 	c.Fatal("timed out: some transfers are still in flight")
+}
+
+// An event that another instance stores while an account has a pending transfer restarts the account. The
+// account continues the transfer without a command, and its next reply includes the event.
+func TestConflictingAccount(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		const n = 12
+		c.openAccounts(n)
+		at := map[string]string{} // an account of each branch
+		for i := range n {
+			c.get("branch-1", "/accounts/"+id(i)) // branch-1 requests the home of the account
+			at[c.home("branch-1", id(i))] = id(i)
+		}
+		from, to := at["branch-1"], at["branch-3"]
+		resume := c.network.Pause("branch-3") // keeps the transfer pending
+		c.post("branch-1", "/accounts/"+from+"/transfers", http.StatusOK, `{"amount": "3", "currency": "USD", "to": %q}`, to)
+		c.storeElsewhere(from, Deposited{cause("elsewhere"), plain(usd("7"))})
+		c.post("branch-1", "/accounts/"+from+"/deposits", http.StatusServiceUnavailable, `{"amount": "5", "currency": "USD", "request_id": "second"}`)
+		if got := strings.Count(c.log.String(), "directive=restart"); got != 1 {
+			c.Errorf("%d accounts were restarted, want 1", got)
+		}
+		resume()
+		c.awaitNothingInFlight("branch-1")
+		if r := c.audit("branch-1"); r.completed != 1 {
+			c.Errorf("%d transfers completed, want 1", r.completed)
+		}
+		c.post("branch-2", "/accounts/"+from+"/deposits", http.StatusOK, `{"amount": "5", "currency": "USD", "request_id": "second"}`)
+		c.until("branch-3", from, `"balance":"109.00"`)
+		c.until("branch-3", to, `"balance":"103.00"`)
+	})
+}
+
+// storeElsewhere stores an event of an account as another instance of the account would.
+func (c *chain) storeElsewhere(id string, event Event) {
+	c.Helper()
+	pid := journal.JoinID(AccountTypeName, id)
+	last, err := c.store.Journal().HighestSequenceNr(c.Context(), pid)
+	if err != nil {
+		c.Fatal(err)
+	}
+	record := journal.Event{SequenceNr: last + 1, Time: time.Now().UTC()}
+	if record.Manifest, record.Payload, err = AccountType(nil).Events.Encode(event); err != nil {
+		c.Fatal(err)
+	}
+	if errs := c.store.Journal().Append(c.Context(), []journal.Write{{ID: pid, Writer: "elsewhere", Expect: last, Events: []journal.Event{record}}}); errs != nil {
+		c.Fatal(errs)
+	}
+}
+
+// The supervisor of a branch decides by the kind of the failure.
+func TestSupervisorOfBranch(t *testing.T) {
+	t.Parallel()
+	b := &branch{logger: slog.New(slog.DiscardHandler)}
+	for cause, want := range map[error]eventsourcing.Directive{
+		fmt.Errorf("handle: %w", &eventsourcing.PanicError{}): eventsourcing.Resume,
+		eventsourcing.ErrConflict:                             eventsourcing.Restart,
+		eventsourcing.ErrRejected:                             eventsourcing.Restart,
+	} {
+		if got := b.supervise(cause); got != want {
+			t.Errorf("directive after %v: %d, want %d", cause, got, want)
+		}
+	}
 }
 
 // While a branch is paused and not yet unreachable, new shards are allocated within two seconds.

@@ -61,6 +61,8 @@ func TestUsage(t *testing.T) {
 		{"serve --name a", exitUsage, "--name needs --join"},
 		{"serve --state ddata", exitUsage, "--state needs --nodes or --join"},
 		{"serve --cluster shop", exitUsage, "--cluster needs --nodes or --join"},
+		{"serve --standbys 1", exitUsage, "--standbys needs --nodes or --join"},
+		{"serve --nodes 3 --standbys 10", exitUsage, "--standbys 10: must be 0 to 9"},
 		{"serve --stable-after 9s", exitUsage, "--stable-after needs --nodes or --join"},
 		{"serve --nodes 3 --state disk", exitUsage, `--state "disk": must be journal or ddata`},
 		{"serve --nodes 3 --stable-after 9ms", exitUsage, "at least 1s"},

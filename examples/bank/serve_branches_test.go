@@ -35,7 +35,7 @@ func (c *chain) servingWith(name string, stableAfter time.Duration, state string
 	c.network.Inject(inmem.Fault{Delay: time.Millisecond}) // messages of others arrive after the start
 	out := &lockedBuffer{}
 	b, err := openBranch(c.Context(), branchConfig{
-		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state,
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state, standbys: c.standbys,
 		downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1}, logger: slog.New(slog.NewTextHandler(c.log, nil)),
 	}, c.store, parseRates(c.T, testRates))
 	if err != nil {

@@ -125,7 +125,7 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	cfg := branchConfig{
-		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, members: c.members(), logger: app.logger,
+		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, standbys: c.Standbys, members: c.members(), logger: app.logger,
 		// Branches that fail shortly one after the other do not stop the remaining branches.
 		downing: downing.Settings{StableAfter: c.StableAfter, DownAllWhenUnstable: -1},
 	}

@@ -27,6 +27,9 @@ const (
 // maxNodes bounds the number of branches in a process.
 const maxNodes = 20
 
+// maxStandbys bounds the number of standbys of an account, see sharding.Options.Standbys.
+const maxStandbys = 9
+
 // clusterFlags configure the cluster. Without them the bank serves alone.
 type clusterFlags struct {
 	Nodes       int           `placeholder:"N" help:"Run a cluster of N branches in this process, each with its own API. They share the journal and a NATS server, which runs in this process unless --nats is set."`
@@ -36,6 +39,7 @@ type clusterFlags struct {
 	NATS        []string      `name:"nats" placeholder:"URL" help:"The NATS servers. With --join they default to those in REFOLD_NATS."`
 	TokenFile   string        `name:"nats-token-file" env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE" help:"File with the NATS token, or with user:password."`
 	State       string        `placeholder:"journal|ddata" help:"Store of the coordinator's state: the journal, or replicated data in the memory of the branches. Defaults to journal."`
+	Standbys    int           `placeholder:"N" help:"Keep the states of the accounts ready on N further branches, so that these continue sooner after the failure of a branch. Each branch then reads all events. Use the same value on all branches. Defaults to 0."`
 	StableAfter time.Duration `placeholder:"TIME" help:"Remove an unreachable branch after the membership was stable for this time. It must be equal on all branches. Defaults to 5s."`
 }
 
@@ -59,12 +63,16 @@ func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 		return errors.New("--cluster needs --nodes or --join")
 	case !f.clustered() && f.State != "":
 		return errors.New("--state needs --nodes or --join")
+	case !f.clustered() && f.Standbys != 0:
+		return errors.New("--standbys needs --nodes or --join")
 	case !f.clustered() && f.StableAfter != 0:
 		return errors.New("--stable-after needs --nodes or --join")
 	case !f.clustered(): // a token file is accepted, because its default comes from the environment
 		return nil
 	case f.State != "" && f.State != stateJournal && f.State != stateDDATA:
 		return fmt.Errorf("--state %q: must be %s or %s", f.State, stateJournal, stateDDATA)
+	case f.Standbys < 0 || f.Standbys > maxStandbys:
+		return fmt.Errorf("--standbys %d: must be 0 to %d", f.Standbys, maxStandbys)
 	case f.StableAfter < 0 || f.StableAfter > 0 && f.StableAfter < time.Second:
 		return fmt.Errorf("--stable-after %v: must be at least 1s", f.StableAfter)
 	case f.Nodes > 0:

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // fault is a fault of a process.
@@ -18,6 +20,7 @@ const (
 	shortPause fault = "SIGSTOP, too short for a downing decision"
 	longPause  fault = "SIGSTOP until the process is downed"
 	drain      fault = "SIGTERM"
+	cut        fault = "connections to the journal terminated"
 )
 
 // injectFaults injects faults one after the other until over is closed, or each fault of s.faults
@@ -35,7 +38,7 @@ func (s *soak) injectFaults(over <-chan struct{}) {
 	var next []fault // the rest of a round, which contains each fault once or twice
 	for {
 		if len(next) == 0 {
-			next = []fault{kill, shortPause, longPause, drain, kill, drain}
+			next = []fault{kill, shortPause, longPause, drain, cut, kill, drain}
 			s.random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
 		select {
@@ -50,6 +53,21 @@ func (s *soak) injectFaults(over <-chan struct{}) {
 }
 
 func (s *soak) upTo(d time.Duration) time.Duration { return time.Duration(s.random.Int64N(int64(d))) }
+
+// cutConnections terminates the connections of all branches to the journal, so that the outcome of the
+// writes of that moment is unknown.
+func (s *soak) cutConnections() {
+	s.Helper()
+	conn, err := pgx.Connect(s.Context(), s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = conn.Close(s.Context()) }()
+	const statement = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+	if _, err = conn.Exec(s.Context(), statement); err != nil {
+		s.Fatal(err)
+	}
+}
 
 // inject injects a fault into a random process.
 func (s *soak) inject(f fault) {
@@ -80,8 +98,11 @@ func (s *soak) inject(f fault) {
 		p.signal(r, syscall.SIGSTOP)
 		p.until("the other nodes have downed the paused node", []string{victim}, func() bool { return p.agree(others...) })
 		sleep(s.Context(), s.upTo(10*time.Second)) // the other processes take over its accounts
+		r.replaced.Store(true)
 		p.signal(r, syscall.SIGCONT)
 		<-r.dead
+	case cut:
+		s.cutConnections()
 	case drain:
 		p.signal(r, syscall.SIGTERM)
 		<-r.dead

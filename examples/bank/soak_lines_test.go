@@ -98,7 +98,7 @@ func (c *lineClients) execute(random *rand.Rand, line batch.Line) {
 	began := time.Now()
 	pause := 20 * time.Millisecond
 	for c.s.Context().Err() == nil {
-		if url := c.s.servers.anyURL(random); url != "" {
+		if url := c.s.servers.anyProcess(random).at(); url != "" {
 			status, answer, err := c.caller.do(c.s.Context(), http.MethodPost, url+path, body)
 			if err == nil && status < http.StatusInternalServerError {
 				c.answered(fmt.Sprintf("%d %s", status, codeOf(answer)), time.Since(began))

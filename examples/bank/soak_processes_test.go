@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,6 +47,9 @@ type process struct {
 	stdin io.WriteCloser
 	dead  chan struct{}
 	exit  error // the result of the process; valid when dead is closed
+	// replaced is set when other processes have taken over the accounts during a pause. Until the
+	// process notices the pause, its replies that store nothing may be outdated.
+	replaced atomic.Bool
 
 	mu  sync.Mutex
 	url string
@@ -51,8 +57,9 @@ type process struct {
 
 // tail is a writer that keeps the end of the written text.
 type tail struct {
-	mu  sync.Mutex
-	buf []byte
+	mu      sync.Mutex
+	buf     []byte
+	decided map[string]int // the logged decisions of branch.supervise, by directive
 }
 
 const tailSize = 2 << 20
@@ -60,17 +67,29 @@ const tailSize = 2 << 20
 func (l *tail) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, directive := range []string{"restart", "resume"} {
+		if n := bytes.Count(p, []byte("directive="+directive)); n > 0 {
+			l.decided[directive] += n
+		}
+	}
 	if l.buf = append(l.buf, p...); len(l.buf) > 2*tailSize {
 		l.buf = append(l.buf[:0], l.buf[len(l.buf)-tailSize:]...)
 	}
 	return len(p), nil
 }
 
+// decisions returns the number of logged decisions by directive.
+func (l *tail) decisions() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return tallied(l.decided)
+}
+
 // startProcesses starts the processes. They end with the test.
 func startProcesses(s *soak, server *natstest.Server, names []string) *processes {
 	s.Helper()
 	p := &processes{
-		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{}, injected: map[fault]int{},
+		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{decided: map[string]int{}}, injected: map[fault]int{},
 		running: map[string]*process{},
 	}
 	s.Cleanup(p.close)
@@ -103,7 +122,7 @@ func (p *processes) start(name string) {
 	}
 	access := p.access[name]
 	cmd := exec.Command(self, program, "serve", "-v", "--journal", "postgres:", "--join", strings.Join(p.names, ","), "--name", name, "--state", p.s.state,
-		"--nats", access.URLs[0], "--nats-token-file", access.TokenFile, "--addr", "127.0.0.1:0", "--stable-after", p.s.stable.String())
+		"--standbys", strconv.Itoa(p.s.standbys), "--nats", access.URLs[0], "--nats-token-file", access.TokenFile, "--addr", "127.0.0.1:0", "--stable-after", p.s.stable.String())
 	cmd.Env = append(os.Environ(), pgtest.Env+"="+p.s.address)
 	cmd.Stderr = p.log
 	r := &process{name: name, cmd: cmd, dead: make(chan struct{})}
@@ -140,8 +159,8 @@ func (p *processes) process(name string) *process {
 	return p.running[name]
 }
 
-// anyURL returns the address of a process that serves requests, or "" if there is none.
-func (p *processes) anyURL(random *rand.Rand) string {
+// anyProcess returns a process, or nil if none runs. The process may not serve requests yet.
+func (p *processes) anyProcess(random *rand.Rand) *process {
 	p.mu.Lock()
 	var all []*process
 	for _, name := range p.names {
@@ -151,9 +170,9 @@ func (p *processes) anyURL(random *rand.Rand) string {
 	}
 	p.mu.Unlock()
 	if len(all) == 0 {
-		return ""
+		return nil
 	}
-	return all[random.IntN(len(all))].at()
+	return all[random.IntN(len(all))]
 }
 
 // at returns the address at which the process serves requests, or "" if it does not serve.

@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/testkit/effort"
-	"github.com/refold-io/refold/internal/testkit/natstest"
-	"github.com/refold-io/refold/internal/testkit/pgtest"
-	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -28,21 +25,7 @@ func TestSuspendedProcess(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			s := &soak{T: t, state: state, stable: time.Hour}
-			names := []string{"a", "b", "c"}
-			users, err := natstest.Nodes("bank", names...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.address = pgtest.DSN(t)
-			server := natstest.Start(t, natstest.Config{Users: append(users, natstest.User{Name: "operator"})})
-			s.servers = startProcesses(s, server, names)
-			s.servers.whole()
-			operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: server.Access(t, "operator"), Cluster: "bank", Name: "operator"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = operator.Close() }()
-			s.suspendOne(sharding.NewAdmin(operator))
+			s.suspendOne(s.startBranches())
 		})
 	}
 }

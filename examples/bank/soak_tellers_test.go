@@ -170,16 +170,17 @@ func (t *teller) change(op tellerOp) {
 	t.recorded = append(t.recorded, credit)
 }
 
-// look looks up an account once, and records the reply.
+// look looks up an account once, and records the reply, unless it may be outdated (process.replaced).
 func (t *teller) look(account string) (view accountBody, ok bool) {
-	url := t.s.servers.anyURL(t.random)
+	r := t.s.servers.anyProcess(t.random)
+	url := r.at()
 	if url == "" {
 		return view, false
 	}
 	call := t.clock.Add(1)
 	status, answer, err := t.caller.do(t.s.Context(), http.MethodGet, url+"/accounts/"+account, "")
 	end := t.clock.Add(1)
-	if err != nil || status >= http.StatusInternalServerError {
+	if err != nil || status >= http.StatusInternalServerError || r.replaced.Load() {
 		return view, false
 	}
 	if status != http.StatusOK || json.Unmarshal([]byte(answer), &view) != nil {
@@ -192,14 +193,16 @@ func (t *teller) look(account string) (view accountBody, ok bool) {
 	return view, true
 }
 
-// persist posts the same request until it receives a reply. The status is 0 if the test ends before
-// that.
+// persist posts the same request until it receives a reply, and ignores an outdated refusal
+// (process.replaced). The status is 0 if the test ends before that.
 func (t *teller) persist(path, body string) (status int, answer string, attempts int) {
 	for t.s.Context().Err() == nil {
-		if url := t.s.servers.anyURL(t.random); url != "" {
+		r := t.s.servers.anyProcess(t.random)
+		if url := r.at(); url != "" {
 			attempts++
 			status, answer, err := t.caller.do(t.s.Context(), http.MethodPost, url+path, body)
-			if err == nil && status < http.StatusInternalServerError {
+			outdated := r.replaced.Load() && status != http.StatusOK // a refusal stores nothing
+			if err == nil && status < http.StatusInternalServerError && !outdated {
 				return status, answer, attempts
 			}
 		}
