@@ -31,11 +31,13 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/console"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/transport"
 )
 
 // The page for browsers: a template, a style sheet, and a script. The page works without the script,
@@ -57,8 +59,7 @@ type webPage struct {
 	branches *branches              // the branches in this process, or nil
 	registry *codec.Registry        // the events of accounts
 	logger   *slog.Logger
-	// console is the address of the console. The page links to it unless it is empty.
-	console string
+	console  *console.Console // or nil
 
 	ledger  pageLedger
 	visited chan struct{} // closed by the first visit
@@ -74,6 +75,24 @@ func openPage(ctx context.Context, ask func() (*bank, string), log *slog.Logger)
 	p.visit = sync.OnceFunc(func() { close(p.visited) })
 	p.work.Go(p.follow)
 	return p
+}
+
+const consolePath = "/console/"
+
+// mount adds the console to the page. Like the API, it has no users and no passwords.
+func (p *webPage) mount(admin transport.AdminClient, hosts []string) (err error) {
+	p.console, err = console.New(console.Options{
+		Admin: admin, Prefix: consolePath, Hosts: hosts, AllowActions: true, Logger: p.logger,
+		Authorize: func(*http.Request, string) (user string, err error) { return "bank", nil },
+	})
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	p.work.Go(func() {
+		<-p.ctx.Done()
+		p.console.Close() // ends its streams, for which the server would wait
+	})
+	return nil
 }
 
 // wait returns when the work of the page has ended. No request may be pending.
@@ -99,6 +118,9 @@ func (p *webPage) handler(api http.Handler) http.Handler {
 	mux.HandleFunc("POST /page/traffic", p.startTraffic)
 	for _, command := range []string{batch.Open, batch.Deposit, batch.Withdraw, batch.Transfer, batch.Close} {
 		mux.HandleFunc("POST /page/"+command, func(w http.ResponseWriter, r *http.Request) { p.command(w, r, command) })
+	}
+	if p.console != nil {
+		mux.Handle(consolePath, p.console)
 	}
 	if p.branches != nil {
 		mux.HandleFunc("POST /page/crash", p.crash)
@@ -496,7 +518,7 @@ type pageView struct {
 	Traffic  trafficView
 	Cluster  bool
 	Branches []branchView
-	Console  string
+	Console  bool
 }
 
 // freshRequests are the IDs of the next requests, one for each form.
@@ -595,7 +617,7 @@ func (p *webPage) show(w http.ResponseWriter, r *http.Request, status int, o *ou
 func (p *webPage) view(r *http.Request, o *outcome) *pageView {
 	q := r.URL.Query()
 	v := &pageView{
-		Outcome: o, Console: p.console, Cluster: p.branches != nil,
+		Outcome: o, Console: p.console != nil, Cluster: p.branches != nil,
 		Fresh: freshRequests{newRequest(), newRequest(), newRequest(), newRequest()},
 	}
 	selected := q.Get("account")

@@ -68,6 +68,14 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 	defer func() { stop(); open.page.wait() }()
 	if open.whole {
 		open.page.branches = open
+		operator, failed := nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: c.Cluster, Name: "console"})
+		if failed != nil {
+			return fmt.Errorf("serve: %w", failed)
+		}
+		defer func() { stop(); open.page.wait(); err = errors.Join(err, operator.Close()) }() // the console ends first
+		if err = open.page.mount(operator, c.Host); err != nil {
+			return err
+		}
 	}
 	for i, name := range all {
 		b, failed := open.reopen(name, seeds)

@@ -149,6 +149,8 @@ func TestServeOnNodes(t *testing.T) {
 		must(http.MethodGet, urls[1]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
 	must(http.MethodPost, urls[1]+"/page/audit", "", ">OK<")
+	must(http.MethodPost, urls[1]+"/page/audit", "", `id="console-link"`)
+	must(http.MethodGet, urls[1]+"/console/nodes", "", "branch-2")
 	stop()
 	if got := <-code; got != exitFailed || errout.String() != "bank: branch-3: cluster: this node was downed\n" {
 		t.Errorf("exit code %d, standard error %q; want %d and the down of branch-3", got, errout.String(), exitFailed)
