@@ -138,7 +138,8 @@ func (n *Node) admitOperators(handle func(transport.AdminHandler) error) {
 type OperatorRequest struct {
 	// Operator is the name of the operator, as the carrier proves it.
 	Operator string
-	// Service is "cluster", "ddata", "sharding", or a service of Node.HandleAdmin.
+	// Service is "cluster", "ddata", "sharding", those of a console ("inspect", "projection", "runtime"), or
+	// another service of Node.HandleAdmin.
 	Service string
 	// Command is the command, such as "state" or "down". Right is the right that it requires.
 	Command string
@@ -155,10 +156,10 @@ type adminHandler struct {
 // handler; nil removes the handler. A request is a JSON object with the name of the service in the
 // field "service" and one of the commands in the field "command". A reply is a JSON object with
 // errors in the field "error". Packages that build on this one use HandleAdmin. The service
-// "cluster" is that of this package. Operators can reach a node once it is a member. They
+// "cluster" is that of this package. The name of a service has the alphabet of a node's name. Operators can reach a node once it is a member. They
 // can reach a node without Config.Seeds from its start, under its name.
 //
-// The handler receives a request only if it has one of the commands, uses the right that this
+// The handler receives a request only if it was sent to the service, has one of the commands, uses the right that this
 // command requires, and Config.Authorize permits it. The node writes a log line for each request
 // whose command requires transport.AdminAct, and one line a minute for reads of the same kind.
 func (n *Node) HandleAdmin(service string, commands map[string]transport.AdminRight, h transport.AdminHandler) {
@@ -169,8 +170,36 @@ func (n *Node) HandleAdmin(service string, commands map[string]transport.AdminRi
 	n.services.Store(service, adminHandler{maps.Clone(commands), h})
 }
 
+// AdminClient returns a client whose requests this node handles as those of an operator, without a network.
+// Config.Authorize decides about them. Other nodes than this one are not reached: the error matches
+// transport.ErrNoNode.
+func (n *Node) AdminClient(operator string) transport.AdminClient { return adminClient{n, operator} }
+
+type adminClient struct {
+	node     *Node
+	operator string
+}
+
+// Ask implements transport.AdminClient.
+func (c adminClient) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) (answer []byte, err error) {
+	switch {
+	case node != "" && node != c.node.self.Name:
+		return nil, fmt.Errorf("%w: node %.100q: the client of %v reaches only this node", transport.ErrNoNode, node, c.node.self)
+	case len(request) > transport.MaxAdminRequest:
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
+	}
+	if p := panics.Call(func() { answer = c.node.handleAdmin(ctx, c.operator, service, right, request) }); p != nil {
+		c.node.out.Log(slog.LevelError, "admin: handler panicked", slog.String("service", service), slog.String("panic", panics.Text(p.Value)), slog.String("stack", string(p.Stack)))
+		return nil, transport.ErrHandlerFailed
+	}
+	return answer, nil
+}
+
+// Close implements transport.AdminClient. It does nothing.
+func (adminClient) Close() error { return nil }
+
 // handleAdmin checks a request of an operator and passes it to the handler of its service.
-func (n *Node) handleAdmin(ctx context.Context, operator string, right transport.AdminRight, request []byte) []byte {
+func (n *Node) handleAdmin(ctx context.Context, operator, service string, right transport.AdminRight, request []byte) []byte {
 	var to struct {
 		Service string `json:"service"`
 		Command string `json:"command"`
@@ -179,13 +208,19 @@ func (n *Node) handleAdmin(ctx context.Context, operator string, right transport
 		return newAdminService().Refuse(invalid("request: %w", err))
 	}
 	r := OperatorRequest{Operator: operator, Service: cmp.Or(to.Service, ownService), Command: to.Command}
+	if service != r.Service { // the carrier proves the right to a service by the address
+		err := fmt.Errorf("%w: a request for the service %.100q was sent to the service %.100q", transport.ErrDenied, r.Service, service)
+		n.adminDenied.Add(1)
+		n.logAdmin(slog.LevelWarn, "admin: request denied", r, slog.Any("error", err))
+		return newAdminService().Refuse(err)
+	}
 	found, _ := n.services.Load(r.Service)
-	service, _ := found.(adminHandler)
-	if service.handle == nil {
+	serves, _ := found.(adminHandler)
+	if serves.handle == nil {
 		return newAdminService().Refuse(invalid("%w: %.100q", errNoService, r.Service))
 	}
 	var known bool
-	if r.Right, known = service.commands[r.Command]; !known {
+	if r.Right, known = serves.commands[r.Command]; !known {
 		return newAdminService().Refuse(invalid("unknown command %.100q", r.Command))
 	}
 	if err := n.authorize(ctx, r, right); err != nil {
@@ -199,7 +234,7 @@ func (n *Node) handleAdmin(ctx context.Context, operator string, right transport
 		n.out.Log(slog.LevelInfo, "admin: command received", slog.String("operator", operator), slog.String("service", r.Service), slog.String("command", r.Command),
 			slog.String("request", string(request[:min(len(request), maxLoggedRequest)])))
 	}
-	return service.handle(ctx, operator, right, request)
+	return serves.handle(ctx, operator, service, right, request)
 }
 
 // authorize returns an error if the node must not carry out a request.

@@ -112,12 +112,12 @@ func TestHandleAdmin(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
-		a.HandleAdmin("carts", map[string]transport.AdminRight{"list": transport.AdminRead}, func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
+		a.HandleAdmin("carts", map[string]transport.AdminRight{"list": transport.AdminRead}, func(_ context.Context, operator, _ string, _ transport.AdminRight, request []byte) []byte {
 			return append([]byte(operator+" "), request...)
 		})
 		synctest.Wait()
 		request := `{"service":"carts","command":"list","node":[1]}`
-		b, err := w.network.Operator("root").Ask(w.Context(), transport.AdminRead, "a", []byte(request))
+		b, err := w.network.Operator("root").Ask(w.Context(), "carts", transport.AdminRead, "a", []byte(request))
 		if must(w.T, err); string(b) != "root "+request {
 			w.Errorf("the reply of the service is %q, want %q", b, "root "+request)
 		}
@@ -130,12 +130,18 @@ func TestInvalidAdminRequests(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.cluster("a")[0]
 		read := map[string]transport.AdminRight{"state": transport.AdminRead}
-		a.HandleAdmin("gone", read, func(context.Context, string, transport.AdminRight, []byte) []byte { return []byte("wrong") })
+		a.HandleAdmin("gone", read, func(context.Context, string, string, transport.AdminRight, []byte) []byte { return []byte("wrong") })
 		a.HandleAdmin("gone", read, nil)
 		synctest.Wait() // operators find a node soon after it has joined
 		asker := w.network.Operator("root")
 		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"service":"gone","command":"state"}`, `{"service":"none"}`, `{"command":"state","command":7}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
-			b, err := asker.Ask(w.Context(), transport.AdminRead, "a", []byte(request))
+			service := "cluster"
+			for _, name := range []string{"gone", "none"} {
+				if strings.Contains(request, name) {
+					service = name
+				}
+			}
+			b, err := asker.Ask(w.Context(), service, transport.AdminRead, "a", []byte(request))
 			must(w.T, err)
 			var answer struct {
 				Error     string           `json:"error"`
@@ -166,7 +172,7 @@ func TestAdminRights(t *testing.T) {
 			if request == `{"command":"state"}` {
 				right = transport.AdminAct
 			}
-			b, err := op.Ask(w.Context(), right, "a", []byte(request))
+			b, err := op.Ask(w.Context(), "cluster", right, "a", []byte(request))
 			must(w.T, err)
 			var answer struct {
 				Error  string `json:"error"`
@@ -218,7 +224,7 @@ func TestAuthorize(t *testing.T) {
 				return fmt.Errorf("%s may not %s", r.Operator, r.Command)
 			}
 		}, "a", "b")
-		nodes[0].HandleAdmin("carts", map[string]transport.AdminRight{"drop": transport.AdminAct}, func(context.Context, string, transport.AdminRight, []byte) []byte {
+		nodes[0].HandleAdmin("carts", map[string]transport.AdminRight{"drop": transport.AdminAct}, func(context.Context, string, string, transport.AdminRight, []byte) []byte {
 			w.Error("a denied request reached its handler")
 			return nil
 		})
@@ -238,7 +244,7 @@ func TestAuthorize(t *testing.T) {
 				}
 			}
 		}
-		_, err := w.network.Operator("bob").Ask(w.Context(), transport.AdminAct, "a", []byte(`{"service":"carts","command":"drop"}`))
+		_, err := w.network.Operator("bob").Ask(w.Context(), "cluster", transport.AdminAct, "a", []byte(`{"service":"carts","command":"drop"}`))
 		must(w.T, err)
 		w.allUp(nodes...)
 		s, err := nodes[0].Stats(w.Context())
@@ -280,7 +286,7 @@ func TestAdminLog(t *testing.T) {
 			if err = admin.Leave(w.Context(), "a", "x"); !errors.Is(err, cluster.ErrNotMember) {
 				w.Error(err)
 			}
-			_, err = w.network.Operator("ann").Ask(w.Context(), transport.AdminRead, "a", []byte(`{"command":"down","node":"a"}`))
+			_, err = w.network.Operator("ann").Ask(w.Context(), "cluster", transport.AdminRead, "a", []byte(`{"command":"down","node":"a"}`))
 			must(w.T, err)
 		}
 		for text, want := range map[string]int{

@@ -43,7 +43,7 @@ func newNodes() *nodes {
 	}}
 }
 
-func (n *nodes) Ask(ctx context.Context, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
+func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
 	var r struct{ Service, Command string }
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err

@@ -234,7 +234,7 @@ func TestAdminInvalidRequests(t *testing.T) {
 			`"command":"get","key":"visits","offset":-1`, `"command":"bucket","bucket":-1`, `"command":"bucket","bucket":1024`,
 			`"command":"stats","replicator":"` + strings.Repeat("x", 9999) + `"`,
 		} {
-			b, err := asker.Ask(w.Context(), transport.AdminRead, "a", []byte(`{"service":"ddata",`+fields+`}`))
+			b, err := asker.Ask(w.Context(), "ddata", transport.AdminRead, "a", []byte(`{"service":"ddata",`+fields+`}`))
 			w.must(err)
 			var reply struct {
 				Error string          `json:"error"`
@@ -270,7 +270,7 @@ func TestAdminInvalidRequests(t *testing.T) {
 type fixedReply string
 
 // Ask implements transport.AdminClient.
-func (r fixedReply) Ask(context.Context, transport.AdminRight, string, []byte) ([]byte, error) {
+func (r fixedReply) Ask(context.Context, string, transport.AdminRight, string, []byte) ([]byte, error) {
 	return []byte(r), nil
 }
 

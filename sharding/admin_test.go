@@ -152,7 +152,7 @@ func TestAdmin(t *testing.T) {
 		}
 		var answer adminReply
 		for _, request := range []string{`{"service":"sharding","command":"dance","type":"diary"}`, `{"service":"sharding","type":7}`} {
-			out, err := op.Ask(ctx, transport.AdminRead, "a", []byte(request))
+			out, err := op.Ask(ctx, "sharding", transport.AdminRead, "a", []byte(request))
 			w.must(err)
 			if err := json.Unmarshal(out, &answer); err != nil || answer.Error == "" {
 				w.Errorf("invalid request %s: reply %s, want an error", request, out)
@@ -181,7 +181,7 @@ type (
 // fake is a transport.AdminClient whose replies come from a function.
 type fake func(r adminRequest) adminReply
 
-func (f fake) Ask(_ context.Context, _ transport.AdminRight, _ string, request []byte) ([]byte, error) {
+func (f fake) Ask(_ context.Context, _ string, _ transport.AdminRight, _ string, request []byte) ([]byte, error) {
 	var r adminRequest
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err

@@ -29,10 +29,10 @@ const (
 	adminTimeout         = time.Minute // for each request, including the time in the queue
 )
 
-// AdminHandler answers requests of operators. Its context ends one minute after the arrival of the
+// AdminHandler answers requests of operators for a service. Its context ends one minute after the arrival of the
 // request, or when the transport is closed. For each right, at most eight calls run concurrently,
 // and at most four of the same operator. The slots of reads and actions are separate.
-type AdminHandler func(ctx context.Context, operator string, right AdminRight, request []byte) []byte
+type AdminHandler func(ctx context.Context, operator, service string, right AdminRight, request []byte) []byte
 
 type admin struct {
 	serveMu   sync.Mutex // held while the carrier starts to serve requests
@@ -200,7 +200,7 @@ func (t *Transport) answerAdmin(r *adminRequest) (answer []byte, err error) {
 	case h == nil:
 		return nil, ErrNoHandler
 	}
-	switch p := panics.Call(func() { answer = h(ctx, r.Operator, r.Right, r.Payload) }); {
+	switch p := panics.Call(func() { answer = h(ctx, r.Operator, r.Service, r.Right, r.Payload) }); {
 	case p != nil:
 		t.counters.dropped[link.Panicked].Add(1)
 		t.log.ErrorContext(t.base, "admin handler panicked", slog.String("operator", r.Operator),

@@ -23,7 +23,7 @@ func TestAdminDeadline(t *testing.T) {
 		c := newCluster(t)
 		a := c.open("a", transport.Config{})
 		arrived, release := time.Now(), make(chan struct{})
-		if err := a.HandleAdmin(func(ctx context.Context, _ string, _ transport.AdminRight, request []byte) []byte {
+		if err := a.HandleAdmin(func(ctx context.Context, _, _ string, _ transport.AdminRight, request []byte) []byte {
 			if until, ok := ctx.Deadline(); !ok || until.Sub(arrived) > time.Minute {
 				t.Errorf("the context of the handler ends %v after the arrival, want 1m", until.Sub(arrived))
 			}
@@ -39,14 +39,14 @@ func TestAdminDeadline(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if _, err := ops.Ask(t.Context(), transport.AdminAct, "a", nil); err != nil {
+				if _, err := ops.Ask(t.Context(), "test", transport.AdminAct, "a", nil); err != nil {
 					t.Errorf("Ask with a running handler: %v", err)
 				}
 			})
 		}
 		synctest.Wait()
 		wg.Go(func() {
-			if _, err := ops.Ask(t.Context(), transport.AdminAct, "a", []byte("late")); !errors.Is(err, transport.ErrBackpressure) {
+			if _, err := ops.Ask(t.Context(), "test", transport.AdminAct, "a", []byte("late")); !errors.Is(err, transport.ErrBackpressure) {
 				t.Errorf("Ask that waits for a slot for two minutes: %v, want ErrBackpressure", err)
 			}
 		})
@@ -64,7 +64,7 @@ func TestAdminGoexit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.open("a", transport.Config{})
-	if err := a.HandleAdmin(func(context.Context, string, transport.AdminRight, []byte) []byte {
+	if err := a.HandleAdmin(func(context.Context, string, string, transport.AdminRight, []byte) []byte {
 		runtime.Goexit()
 		return nil
 	}); err != nil {
@@ -75,7 +75,7 @@ func TestAdminGoexit(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 3 {
-				if _, err := ops.Ask(t.Context(), transport.AdminRead, "a", nil); !errors.Is(err, transport.ErrHandlerFailed) {
+				if _, err := ops.Ask(t.Context(), "test", transport.AdminRead, "a", nil); !errors.Is(err, transport.ErrHandlerFailed) {
 					t.Errorf("Ask of a handler that ends its goroutine: %v, want ErrHandlerFailed", err)
 				}
 			}

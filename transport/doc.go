@@ -51,7 +51,8 @@
 // An operator, such as an administration tool, is not a node. It can send requests to a node if the
 // carrier is an [AdminCarrier]. A request is passed to the handler of [Transport.HandleAdmin] and
 // uses no link. Operators send requests with an [AdminClient] from the carrier's package. A request
-// has at most [MaxAdminRequest] bytes, and uses the right [AdminRead] or [AdminAct]. For each right,
+// has at most [MaxAdminRequest] bytes. It is addressed to a service, and uses the right [AdminRead] or
+// [AdminAct]. A carrier can restrict operators to services and rights. For each right,
 // a node handles eight requests at a time and queues 64; four and 16 of them can be of the same
 // operator. It rejects others with ErrBackpressure. A request ends after a minute.
 //

@@ -63,12 +63,16 @@ type clusterPermissionsCommand struct {
 	User         string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
 	ReadOnly     bool          `help:"Allow an operator to query nodes only, not to change them."`
+	Service      []string      `help:"Allow an operator to use this service only: cluster, ddata, sharding, inspect, projection, runtime, or * for all. Repeatable. Defaults to the first three; inspect shows events and states." placeholder:"NAME"`
 	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out, or an operator to create their bucket." placeholder:"TIME"`
 }
 
 func (c *clusterPermissionsCommand) Validate() error {
 	if c.ReadOnly && (c.User == "node" || c.LeaseTimeout != 0) {
 		return errors.New("--read-only is for operators without --lease-timeout")
+	}
+	if c.User == "node" && len(c.Service) > 0 {
+		return errors.New("--service is for operators")
 	}
 	return nil
 }
@@ -87,7 +91,7 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 	if c.ReadOnly {
 		right = transport.AdminRead
 	}
-	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is, right)
+	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is, right, c.Service...)
 	if c.User == "node" {
 		permissions, err = nats.NodePermissions(common.Cluster, c.Is)
 	}

@@ -270,6 +270,7 @@ func TestClusterFailures(t *testing.T) {
 		"unnamed lease":        {[]string{"--cluster", "", "lease-bucket"}, "--cluster is missing"},
 		"lease without token":  {[]string{"--token-file", "", "lease-bucket"}, "--token-file"},
 		"read-only node":       {[]string{"nats-permissions", "node", "x", "--read-only"}, "--read-only"},
+		"service of a node":    {[]string{"nats-permissions", "node", "x", "--service", "inspect"}, "--service"},
 		"read-only leases":     {[]string{"nats-permissions", "operator", "x", "--read-only", "--lease-timeout", "9s"}, "--read-only"},
 		"invalid lease":        {[]string{"lease-bucket", "--lease-timeout", "1ms"}, "Timeout"},
 	} {
@@ -285,13 +286,16 @@ func TestClusterFailures(t *testing.T) {
 func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.act.*.x"} {
+	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.act.sharding.*.x"} {
 		if status, out, stderr := l.run(t.Context(), "nats-permissions", peer, "x"); status != 0 || !strings.Contains(out, want) {
 			t.Errorf("permissions of a %s: exit status %d, %s%s; want 0 and %q", peer, status, out, stderr, want)
 		}
 	}
-	if status, out, stderr := l.run(t.Context(), "nats-permissions", "operator", "x", "--read-only"); status != 0 || !strings.Contains(out, "refold.lab.admin.read.*.x") || strings.Contains(out, "admin.act") {
+	if status, out, stderr := l.run(t.Context(), "nats-permissions", "operator", "x", "--read-only"); status != 0 || !strings.Contains(out, "refold.lab.admin.read.cluster.*.x") || strings.Contains(out, "admin.act") || strings.Contains(out, "inspect") {
 		t.Errorf("permissions of an operator with --read-only: exit status %d, %s%s; want 0 and the subjects of reads only", status, out, stderr)
+	}
+	if _, out, _ := l.run(t.Context(), "nats-permissions", "operator", "x", "--read-only", "--service", "inspect"); !strings.Contains(out, "refold.lab.admin.read.inspect.*.x") || strings.Contains(out, "sharding") {
+		t.Errorf("permissions of an operator with --service inspect: got\n%s\nwant the subjects of this service only", out)
 	}
 	for peer, want := range map[string]string{"node": "$KV.refold_lease_lab_10000.*", "operator": "$JS.API.STREAM.CREATE.KV_refold_lease_lab_10000"} {
 		if _, out, _ := l.run(t.Context(), "nats-permissions", peer, "x", "--lease-timeout", "10s"); !strings.Contains(out, want) {

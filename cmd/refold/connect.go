@@ -91,10 +91,10 @@ type patient struct {
 	timeout time.Duration
 }
 
-func (p patient) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (p patient) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	return p.AdminClient.Ask(ctx, right, node, request)
+	return p.AdminClient.Ask(ctx, service, right, node, request)
 }
 
 // present returns the names of the members that may host entities. leaves is true for those that

@@ -26,7 +26,7 @@ type pair struct {
 	b      *sharding.AdminRegion
 }
 
-func (p pair) Ask(_ context.Context, _ transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (p pair) Ask(_ context.Context, _ string, _ transport.AdminRight, node string, request []byte) ([]byte, error) {
 	if !strings.Contains(string(request), `"service":"sharding"`) {
 		return json.Marshal(map[string]any{"state": &cluster.Summary{Self: "a#1", Members: []cluster.SummaryMember{
 			{Node: "a#1", Status: "up"}, {Node: "b#2", Status: p.status}, {Node: "c#3", Status: "joining"}, {Node: "d#4", Status: "down"},

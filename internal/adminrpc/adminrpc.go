@@ -12,6 +12,7 @@
 package adminrpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,8 @@ type Reply[A any] interface {
 type Service struct {
 	// Package is the name of the Go package. Error texts begin with it.
 	Package string
+	// Name is the name of the service in requests. Defaults to Package.
+	Name string
 	// Commands are the commands with the rights that they require.
 	Commands map[string]transport.AdminRight
 	// Errors are the errors that clients can match, by their reason: a reply carries the reason,
@@ -80,7 +83,7 @@ func (s *Service) reason(err error) string {
 // error, the handler replaces the Head of the reply with the error; other fields are sent as f
 // returns them.
 func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operator string, q *Q) (A, error)) transport.AdminHandler {
-	return func(ctx context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
+	return func(ctx context.Context, operator, _ string, _ transport.AdminRight, request []byte) []byte {
 		var q Q
 		var reply A
 		err := json.Unmarshal(request, &q)
@@ -149,7 +152,7 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
-	if b, err = c.admin.Ask(ctx, c.service.Commands[command], node, b); err != nil {
+	if b, err = c.admin.Ask(ctx, cmp.Or(c.service.Name, c.service.Package), c.service.Commands[command], node, b); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
 	reply := new(A)

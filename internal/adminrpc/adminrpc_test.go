@@ -41,9 +41,9 @@ type nodes struct {
 	asked   []string
 }
 
-func (n *nodes) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (n *nodes) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	n.asked = append(n.asked, node)
-	return n.handler(ctx, "root", right, request), nil
+	return n.handler(ctx, "root", service, right, request), nil
 }
 
 func (*nodes) Close() error { return nil }

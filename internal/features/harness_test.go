@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
@@ -27,6 +28,7 @@ import (
 
 // A goroutine of goleveldb ends 30 s after the database is closed.
 func TestMain(m *testing.M) {
+	natstest.RunIfServer()
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 

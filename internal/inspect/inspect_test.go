@@ -4,6 +4,7 @@
 package inspect_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -352,7 +353,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	events = append(events, journal.Event{Manifest: "opened+json", Payload: []byte(`"` + strings.Repeat("<", 1<<20) + `"`)})
 	f.append("account|1", 0, events...)
 	ask := func(request string) int {
-		b := must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), transport.AdminRead, "", []byte(request)))
+		b := must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), "inspect", transport.AdminRead, "", []byte(request)))
 		return len(b)
 	}
 	const limit = 1 << 20
@@ -590,7 +591,7 @@ func TestRedaction(t *testing.T) {
 		`{"service":"inspect","command":"live","id":"account|1"}`,
 		`{"service":"inspect","command":"pending","id":"account|1"}`,
 	} {
-		reply := string(must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), transport.AdminRead, "", []byte(request))))
+		reply := string(must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), "inspect", transport.AdminRead, "", []byte(request))))
 		if strings.Contains(reply, secret) || strings.Contains(reply, `"error"`) || !strings.Contains(reply, "(redacted)") || strings.Contains(reply, `"Amount":17,`) && strings.Contains(request, "pending") {
 			t.Errorf("%s: got %s, want no secret", request, reply)
 		}
@@ -645,8 +646,11 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, request []byte) {
+		var to struct{ Service string }
+		_ = json.Unmarshal(request, &to)
+		service := cmp.Or(to.Service, "inspect")
 		for _, right := range []transport.AdminRight{transport.AdminRead, transport.AdminAct} {
-			answer, err := server.AdminClient().Ask(t.Context(), right, "", request)
+			answer, err := server.AdminClient().Ask(t.Context(), service, right, "", request)
 			if errors.Is(err, transport.ErrHandlerFailed) {
 				t.Fatal("the handler panicked")
 			}

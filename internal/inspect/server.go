@@ -197,8 +197,8 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// AdminClient returns a client that reaches the services of this process, without a network. It ignores
-// the name of the node.
+// AdminClient returns a client that reaches the services of this process, without a network. After Register
+// it reaches all services of the node. It ignores the names of nodes for the services of this package.
 func (s *Server) AdminClient() transport.AdminClient { return local{s} }
 
 // local implements transport.AdminClient for one process.
@@ -208,26 +208,38 @@ type local struct{ *Server }
 const localOperator = "local"
 
 // Ask implements transport.AdminClient.
-func (l local) Ask(ctx context.Context, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
+func (l local) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
+	}
+	h, ok := l.services[service]
+	if !ok {
+		l.mu.Lock()
+		to, reaches := l.node.(interface {
+			AdminClient(operator string) transport.AdminClient
+		})
+		l.mu.Unlock()
+		if reaches {
+			return to.AdminClient(localOperator).Ask(ctx, service, right, node, request)
+		}
+		return newService(service, nil).Refuse(fmt.Errorf("%w: %.100q", ErrNoService, service)), nil
 	}
 	var to struct {
 		Service string `json:"service"`
 		Command string `json:"command"`
 	}
 	if err := json.Unmarshal(request, &to); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return h.service.Refuse(fmt.Errorf("%w: %w", ErrInvalid, err)), nil
 	}
-	h, ok := l.services[to.Service]
-	if !ok {
-		return newService(nil).Refuse(fmt.Errorf("%w: %.100q", ErrNoService, to.Service)), nil
-	}
-	if want, known := h.service.Commands[to.Command]; !known || want != right {
+	want, known := h.service.Commands[to.Command]
+	switch {
+	case to.Service != service:
+		return h.service.Refuse(fmt.Errorf("%w: a request for the service %.100q was sent to the service %.100q", transport.ErrDenied, to.Service, service)), nil
+	case !known || want != right:
 		return h.service.Refuse(fmt.Errorf("%w: command %.100q does not use the right to %v", transport.ErrDenied, to.Command, right)), nil
 	}
 	var answer []byte
-	if p := panics.Call(func() { answer = h.handle(ctx, localOperator, right, request) }); p != nil {
+	if p := panics.Call(func() { answer = h.handle(ctx, localOperator, service, right, request) }); p != nil {
 		l.cfg.Logger.ErrorContext(ctx, "inspect: request panicked", slog.String("command", to.Command), slog.String("panic", panics.Text(p.Value)), slog.String("stack", string(p.Stack)))
 		return nil, transport.ErrHandlerFailed
 	}

@@ -61,9 +61,9 @@ const (
 	cmdRebuild     = "rebuild"
 )
 
-func newService(commands map[string]transport.AdminRight) *adminrpc.Service {
+func newService(name string, commands map[string]transport.AdminRight) *adminrpc.Service {
 	return &adminrpc.Service{
-		Package: "inspect", Commands: commands, Missing: ErrNoService,
+		Package: "inspect", Name: name, Commands: commands, Missing: ErrNoService,
 		Errors: map[string]error{
 			"not_found": ErrNotFound, "invalid": ErrInvalid, "no_type": ErrNoType, "unsupported": ErrUnsupported, "running": ErrRunning,
 		},
@@ -77,17 +77,17 @@ func inspectService() *adminrpc.Service {
 	} {
 		commands[c] = transport.AdminRead
 	}
-	return newService(commands)
+	return newService(InspectService, commands)
 }
 
 func projectionService() *adminrpc.Service {
-	return newService(map[string]transport.AdminRight{
+	return newService(ProjectionService, map[string]transport.AdminRight{
 		cmdStatus: transport.AdminRead, cmdPause: transport.AdminAct, cmdResume: transport.AdminAct, cmdRebuild: transport.AdminAct,
 	})
 }
 
 func runtimeService() *adminrpc.Service {
-	return newService(map[string]transport.AdminRight{cmdStatus: transport.AdminRead})
+	return newService(RuntimeService, map[string]transport.AdminRight{cmdStatus: transport.AdminRead})
 }
 
 // request is a request for any of the services.

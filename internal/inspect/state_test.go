@@ -411,7 +411,7 @@ func TestProjections(t *testing.T) {
 	if _, err := f.client.PauseProjection(t.Context(), "", "other"); !errors.Is(err, inspect.ErrNotFound) {
 		t.Errorf("pause of an unknown projection: %v, want ErrNotFound", err)
 	}
-	answer := must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), transport.AdminRead, "", []byte(`{"service":"projection","command":"pause","name":"balances"}`)))
+	answer := must[[]byte](t)(f.server.AdminClient().Ask(t.Context(), "projection", transport.AdminRead, "", []byte(`{"service":"projection","command":"pause","name":"balances"}`)))
 	if !strings.Contains(string(answer), `"denied":true`) || p.Paused() {
 		t.Errorf("an action with the right to read: %s, want that it is denied", answer)
 	}

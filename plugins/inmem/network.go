@@ -343,7 +343,7 @@ type operator struct {
 }
 
 // Ask implements transport.AdminClient.
-func (o *operator) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (o *operator) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes", transport.ErrTooLarge, len(request))
 	}
@@ -354,7 +354,7 @@ func (o *operator) Ask(ctx context.Context, right transport.AdminRight, node str
 	answered := make(chan answer, 1)
 	for _, c := range o.network.named(node) {
 		taken := c.operated(transport.AdminRequest{
-			Operator: o.name, Right: right, Payload: slices.Clone(request),
+			Operator: o.name, Service: service, Right: right, Payload: slices.Clone(request),
 			Reply: func(payload []byte, err error) { answered <- answer{payload, err} },
 		}, node == "")
 		if !taken {

@@ -141,7 +141,7 @@ func TestNodePermissions(t *testing.T) {
 	}
 	for _, line := range []string{
 		`"refold.bank.control.*.*.orders-1~example:7400"`, `"refold.bank.join.*.orders-1~example:7400"`,
-		`"refold.bank.bulk.orders-1~example:7400.*.*"`, `"refold.bank.admin.*.orders-1~example:7400.* refold"`,
+		`"refold.bank.bulk.orders-1~example:7400.*.*"`, `"refold.bank.admin.*.*.orders-1~example:7400.* refold"`,
 	} {
 		if !strings.Contains(p.String(), line) {
 			t.Errorf("%s is missing in\n%s", line, p)

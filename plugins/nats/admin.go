@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,9 +47,11 @@ func (c OperatorConfig) validate() error {
 
 // Operator sends requests to the nodes of a cluster. It implements transport.AdminClient.
 type Operator struct {
-	cfg  OperatorConfig
-	nc   *nats.Conn
-	asks [2]loop.Calls // by right
+	cfg OperatorConfig
+	nc  *nats.Conn
+
+	mu   sync.Mutex
+	asks map[string]*loop.Calls // by asks: the prefix of the subjects
 }
 
 var _ transport.AdminClient = (*Operator)(nil)
@@ -79,22 +82,42 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 
 // refused ends the requests that cannot succeed because the server refused a subject.
 func (o *Operator) refused(why error) {
-	for right := range o.asks {
-		// The text names the subject. If it is the subject of the other right, requests that use
-		// this right can succeed.
-		if other := asks(o.cfg.Cluster, transport.AdminAct-transport.AdminRight(right)); !strings.Contains(why.Error(), other) {
-			o.asks[right].Fail(fmt.Errorf("%w: %w", transport.ErrDenied, why))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// The text names the subject. If it is the subject of another right or service, requests that use
+	// this one can succeed.
+	requests := strings.Contains(why.Error(), root+token(o.cfg.Cluster)+".admin.")
+	for prefix, calls := range o.asks {
+		if !requests || strings.Contains(why.Error(), prefix) {
+			calls.Fail(fmt.Errorf("%w: %w", transport.ErrDenied, why))
 		}
 	}
+}
+
+// callsOf returns the calls that use a right to a service.
+func (o *Operator) callsOf(right transport.AdminRight, service string) *loop.Calls {
+	prefix := asks(o.cfg.Cluster, right, service)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asks == nil {
+		o.asks = map[string]*loop.Calls{}
+	}
+	if o.asks[prefix] == nil {
+		o.asks[prefix] = &loop.Calls{}
+	}
+	return o.asks[prefix]
 }
 
 // Ask implements transport.AdminClient. It waits at most 10 s if ctx has no deadline. A request to
 // any node waits 2 s for one node and then tries another one. In addition to the errors of the
 // interface it returns transport.ErrDisconnected while no server is connected, errors of NATS, and
 // the cause of ctx.
-func (o *Operator) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (o *Operator) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
+	}
+	if err := identity.CheckName(service); err != nil {
+		return nil, fmt.Errorf("%w: service: %w", ErrInvalid, err)
 	}
 	target := "any node"
 	if node != "" {
@@ -109,9 +132,9 @@ func (o *Operator) Ask(ctx context.Context, right transport.AdminRight, node str
 		defer cancel()
 	}
 	right = min(right, transport.AdminAct)
-	ctx, end := o.asks[right].Begin(ctx) // a context that also ends when the server refuses a subject
+	ctx, end := o.callsOf(right, service).Begin(ctx) // a context that also ends when the server refuses a subject
 	defer end()
-	answer, err := o.request(ctx, right, node, request)
+	answer, err := o.request(ctx, service, right, node, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, target, o.cfg.Cluster)
@@ -119,7 +142,7 @@ func (o *Operator) Ask(ctx context.Context, right transport.AdminRight, node str
 		// The client's error describes its reconnect buffer, which is disabled.
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
 	case errors.Is(context.Cause(ctx), transport.ErrDenied):
-		return nil, fmt.Errorf("nats: ask %s of cluster %q to %v: %w", target, o.cfg.Cluster, right, context.Cause(ctx))
+		return nil, fmt.Errorf("nats: ask the service %s of %s of cluster %q to %v: %w", service, target, o.cfg.Cluster, right, context.Cause(ctx))
 	case ctx.Err() != nil && !o.nc.IsConnected():
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
 			target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
@@ -131,9 +154,9 @@ func (o *Operator) Ask(ctx context.Context, right transport.AdminRight, node str
 	return answer, nil
 }
 
-func (o *Operator) request(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+func (o *Operator) request(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	// All nodes may publish to the operator's inbox, so the reply subject is random.
-	subject, reply := ask(o.cfg.Cluster, right, node, o.cfg.Name), inbox(o.cfg.Cluster, inboxOperator, o.cfg.Name)+"."+rand.Text()
+	subject, reply := ask(o.cfg.Cluster, right, service, node, o.cfg.Name), inbox(o.cfg.Cluster, inboxOperator, o.cfg.Name)+"."+rand.Text()
 	replies, err := o.nc.SubscribeSync(reply)
 	if err != nil {
 		return nil, err
@@ -249,7 +272,7 @@ func (c *Carrier) admit(m *nats.Msg) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	operator := sender(m.Subject)
-	right, known := rightOf(c.cfg.Cluster, m.Subject)
+	right, service, known := rightOf(c.cfg.Cluster, m.Subject)
 	switch {
 	case c.closed:
 		return
@@ -258,7 +281,7 @@ func (c *Carrier) admit(m *nats.Msg) {
 		return
 	}
 	c.handleAdmin(transport.AdminRequest{
-		Operator: operator, Right: right, Payload: m.Data,
+		Operator: operator, Service: service, Right: right, Payload: m.Data,
 		Reply: func(answer []byte, err error) { c.answer(m.Reply, answer, err) },
 	})
 }

@@ -14,7 +14,8 @@
 //
 //	refold.<cluster>.<lane>.<to>.<uid of to>.<from>
 //	refold.<cluster>.join.<to>.<from>                 to a bare name, on the lane control
-//	refold.<cluster>.admin.<to>.<operator>            from an operator; <to> is @any for any node
+//	refold.<cluster>.admin.<right>.<service>.<to>.<operator>
+//	                                                  from an operator; <to> is @any for any node
 //	refold.<cluster>.inbox.operator.<operator>.>      answers of nodes to an operator
 //	refold.<cluster>.inbox.lease.<name>.>             answers of JetStream to a node
 //

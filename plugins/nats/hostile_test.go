@@ -101,7 +101,7 @@ func startBroker(t *testing.T) *broker {
 	hear := func(_ context.Context, m transport.Message) { b.heard <- m }
 	b.bob.Handle(kindEcho, hear)
 	b.bob.HandleNamed(kindEcho, hear)
-	must(t, b.bob.HandleAdmin(func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
+	must(t, b.bob.HandleAdmin(func(_ context.Context, operator, _ string, _ transport.AdminRight, request []byte) []byte {
 		return []byte(operator + " " + string(request))
 	}))
 	b.ops = operator(t, nats.OperatorConfig{Access: b.server.Access(t, "ops"), Cluster: "test", Name: "ops"})
@@ -144,7 +144,7 @@ func (b *broker) wantHealthy() {
 	case <-b.timeout().Done():
 		b.Fatal("bob received no message of alice")
 	}
-	if got, err := b.ops.Ask(b.timeout(), transport.AdminRead, "bob", []byte("?")); string(got) != "ops ?" || err != nil {
+	if got, err := b.ops.Ask(b.timeout(), "cluster", transport.AdminRead, "bob", []byte("?")); string(got) != "ops ?" || err != nil {
 		b.Errorf("Ask = %q, %v, want \"ops ?\"", got, err)
 	}
 	var err error
@@ -186,9 +186,9 @@ func (b *broker) targets() map[string][]byte {
 	return map[string][]byte{
 		fmt.Sprintf("refold.test.control.bob.%x.alice", b.bob.Self().UID): b.forged(b.bob.Self()),
 		"refold.test.join.bob.alice":                                      b.forged(named),
-		"refold.test.admin.read.bob.ops":                                  []byte("forged"),
-		"refold.test.admin.act.bob.ops":                                   []byte("forged"),
-		"refold.test.admin.act.@any.ops":                                  []byte("forged"),
+		"refold.test.admin.read.cluster.bob.ops":                          []byte("forged"),
+		"refold.test.admin.act.cluster.bob.ops":                           []byte("forged"),
+		"refold.test.admin.act.cluster.@any.ops":                          []byte("forged"),
 		"refold.test.inbox.lease.alice.x":                                 []byte("forged"),
 		"$JS.API.STREAM.DELETE.ORDERS":                                    nil,
 		"$JS.API.STREAM.PURGE.ORDERS":                                     nil,
@@ -203,7 +203,7 @@ func (b *broker) targets() map[string][]byte {
 		fmt.Sprintf("refold.test.bulk.bob.%x.alice", b.bob.Self().UID): b.forged(b.bob.Self()),
 		"refold.test.join.alice.bob":                                   b.forged(named),
 		"refold.other.join.bob.mallory":                                b.forged(named),
-		"refold.test.admin.act.mallory.ops":                            []byte("forged"),
+		"refold.test.admin.act.cluster.mallory.ops":                    []byte("forged"),
 		"$JS.API.STREAM.LIST":                                          nil,
 		"$JS.API.STREAM.NAMES":                                         nil,
 		"$JS.API.STREAM.INFO.ORDERS":                                   nil,
@@ -317,14 +317,14 @@ func TestHostilePublishers(t *testing.T) {
 	for _, s := range []string{
 		">", "*", "refold.>", "refold.test.>", "refold.test.control.bob." + uid + ".>", "refold.test.control.bob." + uid + ".*", "refold.test.control.bob." + uid,
 		"refold.test.*.bob." + uid + ".alice", "refold.*.control.bob." + uid + ".mallory", "refold.test.join.bob.>", "refold.test.join.*.*",
-		"refold.test.join.bob.mallory.alice", "refold.test.join.bob.spy", "refold.test.admin.act.bob.*", "refold.test.admin.*.*.*", "refold.test.admin.>", "refold.test.admin.act.bob.mallory", "refold.test.admin.own.bob.spy", "refold.test.admin.bob.spy",
+		"refold.test.join.bob.mallory.alice", "refold.test.join.bob.spy", "refold.test.admin.act.cluster.bob.*", "refold.test.admin.act.*.bob.*", "refold.test.admin.*.*.*.*", "refold.test.admin.>", "refold.test.admin.act.cluster.bob.mallory", "refold.test.admin.own.cluster.bob.spy", "refold.test.admin.read.inspect.bob.spy", "refold.test.admin.bob.spy",
 		"refold.test.inbox.lease.bob.>", "refold.test.inbox.operator", "refold.other.inbox.operator.ops.x", "orders", "$JS.API.>", "$KV.>", "_R_.x", "$JS.ACK.ORDERS.x", "$SYS.>",
 	} {
 		targets[s] = forged
 	}
 	for user, more := range map[string][]string{
-		"mallory": {"refold.test.admin.read.bob.spy", "refold.test.admin.act.bob.spy"},
-		"reader":  {"refold.test.admin.act.bob.reader", "refold.test.admin.act.@any.reader", "refold.test.admin.read.bob.spy"},
+		"mallory": {"refold.test.admin.read.cluster.bob.spy", "refold.test.admin.act.cluster.bob.spy"},
+		"reader":  {"refold.test.admin.act.cluster.bob.reader", "refold.test.admin.act.cluster.@any.reader", "refold.test.admin.read.cluster.bob.spy"},
 		"spy": {
 			"refold.test.control.bob." + uid + ".spy", "refold.test.inbox.operator.ops.x", "refold.test.inbox.operator.spy.x", hostileKeys + "majority",
 			"$JS.API.STREAM.INFO." + hostileStream, "$JS.API.STREAM.MSG.GET." + hostileStream,
@@ -353,7 +353,7 @@ func TestHostileSubscriptions(t *testing.T) {
 	b := startBroker(t)
 	subjects := []string{
 		">", "*.>", "refold.>", "refold.test.>", "refold.test.*.bob.>", "refold.test.control.bob.*.*", "refold.test.data.*.*.*", "refold.test.bulk.bob.*.alice", "refold.test.join.bob.*",
-		"refold.test.join.*.*", "refold.*.join.mallory.*", "refold.test.admin.*.bob.*", "refold.test.admin.act.bob.*", "refold.test.admin.*.*.*", "refold.test.admin.>", "refold.other.admin.*.@any.*",
+		"refold.test.join.*.*", "refold.*.join.mallory.*", "refold.test.admin.*.*.bob.*", "refold.test.admin.act.cluster.bob.*", "refold.test.admin.act.*.bob.*", "refold.test.admin.*.*.*.*", "refold.test.admin.>", "refold.other.admin.*.*.@any.*",
 		"refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.operator.ops.>", "refold.test.inbox.operator.mallory.>", "refold.test.inbox.lease.alice.>",
 		"refold.test.inbox.lease.*.>", "orders", "_INBOX.>", "_R_.>", "$JS.>", "$JS.API.>", "$JS.EVENT.ADVISORY.>", "$JS.ACK.>", "$KV.>", hostileKeys + ">", "$SYS.>",
 	}
@@ -366,7 +366,7 @@ func TestHostileSubscriptions(t *testing.T) {
 			must(t, err, failed)
 		}
 		attempts := 2 * len(subjects)
-		for _, subject := range []string{"refold.test.admin.*.@any.*", "refold.test.admin.act.@any.*", "refold.test.admin.*.mallory.*"} {
+		for _, subject := range []string{"refold.test.admin.*.*.@any.*", "refold.test.admin.act.*.@any.*", "refold.test.admin.*.*.mallory.*"} {
 			_, err := nc.SubscribeSync(subject) // outside of the queue group, it would copy the requests to other nodes
 			_, failed := nc.QueueSubscribeSync(subject, "own")
 			must(t, err, failed)
@@ -387,7 +387,7 @@ func TestHostileOperator(t *testing.T) {
 		"refold.test.inbox.operator.*.x", "refold.test.inbox.operator.>", "refold.other.inbox.operator.spy.x", hostileKeys+"majority", "")
 	seen := b.watch(slices.Values(slices.DeleteFunc(slices.Clone(replies), func(s string) bool { return s == "" || strings.ContainsAny(s, "*>") })))
 	for _, reply := range replies {
-		for _, subject := range []string{"refold.test.admin.read.bob.spy", "refold.test.admin.act.@any.spy"} {
+		for _, subject := range []string{"refold.test.admin.read.cluster.bob.spy", "refold.test.admin.act.cluster.@any.spy"} {
 			must(t, spy.PublishMsg(&natsgo.Msg{Subject: subject, Reply: reply, Data: []byte("?")}))
 		}
 	}
@@ -395,7 +395,7 @@ func TestHostileOperator(t *testing.T) {
 	defer func() { must(t, o.Close()) }()
 	must(t, spy.FlushWithContext(b.timeout()))
 	until(t, "count of each request", func() bool { return b.atBob.Stats().Misdirected >= uint64(2*len(replies)) })
-	if got, err := o.Ask(b.timeout(), transport.AdminRead, "bob", []byte("?")); string(got) != "spy ?" || err != nil {
+	if got, err := o.Ask(b.timeout(), "cluster", transport.AdminRead, "bob", []byte("?")); string(got) != "spy ?" || err != nil {
 		t.Errorf("Ask = %q, %v, want \"spy ?\"", got, err)
 	}
 	messages := seen()
@@ -414,7 +414,7 @@ func TestReadOnlyOperator(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
 	reads, release := make(chan struct{}, 1), make(chan struct{})
-	must(t, b.bob.HandleAdmin(func(_ context.Context, _ string, right transport.AdminRight, _ []byte) []byte {
+	must(t, b.bob.HandleAdmin(func(_ context.Context, _, _ string, right transport.AdminRight, _ []byte) []byte {
 		if right != transport.AdminRead {
 			t.Errorf("bob received a request with the right to %v", right)
 		}
@@ -426,12 +426,12 @@ func TestReadOnlyOperator(t *testing.T) {
 	defer func() { must(t, reader.Close()) }()
 	read := make(chan error, 1)
 	go func() {
-		_, err := reader.Ask(b.timeout(), transport.AdminRead, "bob", nil)
+		_, err := reader.Ask(b.timeout(), "cluster", transport.AdminRead, "bob", nil)
 		read <- err
 	}()
 	<-reads
 	for _, to := range []string{"bob", ""} {
-		if _, err := reader.Ask(b.timeout(), transport.AdminAct, to, nil); !errors.Is(err, transport.ErrDenied) || !errors.Is(err, natsgo.ErrPermissionViolation) {
+		if _, err := reader.Ask(b.timeout(), "cluster", transport.AdminAct, to, nil); !errors.Is(err, transport.ErrDenied) || !errors.Is(err, natsgo.ErrPermissionViolation) {
 			t.Errorf("Ask(%q) with the right to act: %v, want ErrDenied", to, err)
 		}
 	}

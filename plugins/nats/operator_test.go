@@ -59,7 +59,7 @@ func TestOperatorPermissions(t *testing.T) {
 	bob := open(t, nats.Config{Access: access("bob"), Cluster: "test", Self: node("bob")}, transport.Config{})
 	var mu sync.Mutex
 	asked := map[string]int{} // a slow request to any node is repeated, so a node may receive it twice
-	if err := bob.HandleAdmin(func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
+	if err := bob.HandleAdmin(func(_ context.Context, operator, _ string, _ transport.AdminRight, request []byte) []byte {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[operator+string(request)]++
@@ -72,7 +72,7 @@ func TestOperatorPermissions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, to := range []string{"bob", "", "bob", ""} {
-		if got, err := ops.Ask(ctx, transport.AdminRead, to, []byte("?")); len(got) != 1<<20 || err != nil {
+		if got, err := ops.Ask(ctx, "cluster", transport.AdminRead, to, []byte("?")); len(got) != 1<<20 || err != nil {
 			t.Errorf("Ask(%q) returned %d bytes, %v, want 1 MiB", to, len(got), err)
 		}
 	}
@@ -80,13 +80,13 @@ func TestOperatorPermissions(t *testing.T) {
 	impostor := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "test", Name: "ops.example"})
 	defer func() { _ = impostor.Close() }()
 	for _, to := range []string{"bob", ""} {
-		if _, err := impostor.Ask(ctx, transport.AdminRead, to, []byte("!")); !errors.Is(err, natsgo.ErrPermissionViolation) {
+		if _, err := impostor.Ask(ctx, "cluster", transport.AdminRead, to, []byte("!")); !errors.Is(err, natsgo.ErrPermissionViolation) {
 			t.Errorf("Ask(%q) with the name of another operator: %v, want ErrPermissionViolation", to, err)
 		}
 	}
 	mallory := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "other", Name: "mallory"})
 	defer func() { _ = mallory.Close() }()
-	if _, err := mallory.Ask(ctx, transport.AdminRead, "bob", nil); !errors.Is(err, natsgo.ErrPermissionViolation) {
+	if _, err := mallory.Ask(ctx, "cluster", transport.AdminRead, "bob", nil); !errors.Is(err, natsgo.ErrPermissionViolation) {
 		t.Errorf("Ask in another cluster: %v, want ErrPermissionViolation", err)
 	}
 	carrier := connect(t, nats.Config{Access: access("mallory"), Cluster: "test", Self: node("mallory")})
@@ -128,7 +128,7 @@ func TestInboxPermissions(t *testing.T) {
 	access := withUsers(t, bob, ops)
 	for user, subjects := range map[string][]string{
 		"bob": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.ops.>", "refold.test.inbox.lease.alice.>", "refold.test.inbox.lease.*.>"},
-		"ops": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.lease.bob.>", "refold.test.admin.*.bob.*"},
+		"ops": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.lease.bob.>", "refold.test.admin.*.*.bob.*"},
 	} {
 		refused := make(chan string, 10)
 		nc, err := natsgo.Connect(access(user).URLs[0], natsgo.UserInfo(user, "secret-"+user), natsgo.Timeout(patience),
@@ -183,13 +183,13 @@ func TestConnectOperatorErrors(t *testing.T) {
 		t.Errorf("OperatorPermissions with an invalid name: %v, want ErrInvalid", err)
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(start(t, embedded.Config{})), Cluster: "c", Name: "ops"})
-	if _, err := ops.Ask(t.Context(), transport.AdminRead, "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
+	if _, err := ops.Ask(t.Context(), "cluster", transport.AdminRead, "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
 		t.Errorf("Ask of an invalid name: %v, want ErrInvalid", err)
 	}
 	if err := errors.Join(ops.Close(), ops.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := ops.Ask(t.Context(), transport.AdminRead, "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
+	if _, err := ops.Ask(t.Context(), "cluster", transport.AdminRead, "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
 		t.Errorf("Ask after Close: %v, want ErrConnectionClosed", err)
 	}
 }
@@ -202,7 +202,7 @@ func TestAskWithoutServer(t *testing.T) {
 	defer func() { _ = ops.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := ops.Ask(ctx, transport.AdminRead, "", nil); !errors.Is(err, transport.ErrNoNode) {
+	if _, err := ops.Ask(ctx, "cluster", transport.AdminRead, "", nil); !errors.Is(err, transport.ErrNoNode) {
 		t.Errorf("Ask without nodes: %v, want ErrNoNode", err)
 	}
 	url := s.URL()
@@ -210,7 +210,7 @@ func TestAskWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		_, err := ops.Ask(t.Context(), transport.AdminRead, "", nil)
+		_, err := ops.Ask(t.Context(), "cluster", transport.AdminRead, "", nil)
 		if errors.Is(err, transport.ErrDisconnected) {
 			if text := err.Error(); !strings.Contains(text, "not connected to "+url) || strings.Contains(text, "buffer") {
 				t.Errorf("Ask without a server: %s, want a text about the connection to %s", text, url)
@@ -246,7 +246,7 @@ func TestAskAnyNodeTwice(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
-		got, err := ops.Ask(ctx, transport.AdminRead, "", nil)
+		got, err := ops.Ask(ctx, "cluster", transport.AdminRead, "", nil)
 		if string(got) != "well" {
 			err = errors.Join(err, errors.New("wrong answer"))
 		}
@@ -254,7 +254,7 @@ func TestAskAnyNodeTwice(t *testing.T) {
 	}()
 	<-asked
 	awake := open(t, config(s, "awake"), transport.Config{})
-	if err := awake.HandleAdmin(func(context.Context, string, transport.AdminRight, []byte) []byte { return []byte("well") }); err != nil {
+	if err := awake.HandleAdmin(func(context.Context, string, string, transport.AdminRight, []byte) []byte { return []byte("well") }); err != nil {
 		t.Fatal(err)
 	}
 	if err := paused.Close(); err != nil { // an open carrier would probably receive the request again

@@ -43,21 +43,36 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 
 // OperatorPermissions returns the permissions to send requests to the nodes of a cluster: see
 // [ConnectOperator]. An operator with the right transport.AdminRead can query nodes only. An
-// operator with the right transport.AdminAct can read and act. cluster.Config.Authorize restricts
-// operators further.
-func OperatorPermissions(cluster, operator string, right transport.AdminRight) (Permissions, error) {
+// operator with the right transport.AdminAct can read and act. The permissions are limited to the
+// named services, by default "cluster", "ddata" and "sharding"; "*" stands for all. The services of a
+// console ("inspect", which shows events and states, "projection" and "runtime") must be named.
+// cluster.Config.Authorize restricts operators further.
+//
+//	read, err := nats.OperatorPermissions("bank", "ops", transport.AdminRead, "cluster", "sharding", "inspect")
+//	act, err := nats.OperatorPermissions("bank", "ops", transport.AdminAct, "sharding")
+//	fmt.Println(read.And(act))
+func OperatorPermissions(cluster, operator string, right transport.AdminRight, services ...string) (Permissions, error) {
 	if err := checkNames(cluster, operator); err != nil {
 		return Permissions{}, err
 	}
-	p := Permissions{
-		Publish:   []string{asks(cluster, transport.AdminRead) + "*." + token(operator)},
-		Subscribe: []string{inbox(cluster, inboxOperator, operator) + ".>"},
+	if len(services) == 0 {
+		services = []string{"cluster", "ddata", "sharding"}
 	}
-	if right != transport.AdminRead {
-		p.Publish = append(p.Publish, asks(cluster, transport.AdminAct)+"*."+token(operator))
+	p := Permissions{Subscribe: []string{inbox(cluster, inboxOperator, operator) + ".>"}}
+	for _, service := range services {
+		if err := identity.CheckName(service); err != nil && service != allServices {
+			return Permissions{}, fmt.Errorf("%w: service: %w", ErrInvalid, err)
+		}
+		p.Publish = append(p.Publish, asks(cluster, transport.AdminRead, service)+"*."+token(operator))
+		if right != transport.AdminRead {
+			p.Publish = append(p.Publish, asks(cluster, transport.AdminAct, service)+"*."+token(operator))
+		}
 	}
 	return p, nil
 }
+
+// allServices is the wildcard for services.
+const allServices = "*"
 
 // LeasePermissions returns the permissions for the leases of a cluster with a time-out: see
 // [OpenLeases]. All nodes share a bucket, so a node can take the leases of another one. Only the
@@ -91,7 +106,17 @@ func checkNames(cluster, name string) error {
 
 // And returns the union of these and other permissions.
 func (p Permissions) And(others Permissions) Permissions {
-	return Permissions{slices.Concat(p.Publish, others.Publish), slices.Concat(p.Subscribe, others.Subscribe)}
+	return Permissions{union(p.Publish, others.Publish), union(p.Subscribe, others.Subscribe)}
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, subject := range b {
+		if !slices.Contains(out, subject) {
+			out = append(out, subject)
+		}
+	}
+	return out
 }
 
 // String returns the permissions in the syntax of the server's configuration.

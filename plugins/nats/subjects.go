@@ -47,34 +47,40 @@ const adminQueue = "refold"
 const anyNode = "@any"
 
 // admin returns the subjects of the node's subscriptions for operators: one for its name and one
-// for any node. They match the requests of all rights.
+// for any node. They match the requests of all rights and services.
 func (s *subjects) admin() (named, any string) {
-	return s.prefix + "admin.*." + s.from + ".*", s.prefix + "admin.*." + anyNode + ".*"
+	return s.prefix + "admin.*.*." + s.from + ".*", s.prefix + "admin.*.*." + anyNode + ".*"
 }
 
-// asks returns the prefix of the subjects of requests that use a right. A credential that may
-// publish only to the subjects of one right has no other right.
-func asks(cluster string, right transport.AdminRight) string {
-	return root + token(cluster) + ".admin." + right.String() + "."
+// asks returns the prefix of the subjects of requests for a service that use a right. A credential that
+// may publish only to the subjects of one service and right has no other right.
+func asks(cluster string, right transport.AdminRight, service string) string {
+	return root + token(cluster) + ".admin." + right.String() + "." + token(service) + "."
 }
 
 // ask returns the subject of an operator's request to a node, or to any node if the name is empty.
-func ask(cluster string, right transport.AdminRight, node, operator string) string {
+func ask(cluster string, right transport.AdminRight, service, node, operator string) string {
 	to := anyNode
 	if node != "" {
 		to = token(node)
 	}
-	return asks(cluster, right) + to + "." + token(operator)
+	return asks(cluster, right, service) + to + "." + token(operator)
 }
 
-// rightOf returns the right that a request uses, according to its subject.
-func rightOf(cluster, subject string) (right transport.AdminRight, ok bool) {
+// rightOf returns the right and the service that a request uses, according to its subject.
+func rightOf(cluster, subject string) (right transport.AdminRight, service string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, root+token(cluster)+".admin.")
+	if !ok {
+		return 0, "", false
+	}
+	name, rest, _ := strings.Cut(rest, ".")
+	service, _, ok = strings.Cut(rest, ".")
 	for _, right := range []transport.AdminRight{transport.AdminRead, transport.AdminAct} {
-		if strings.HasPrefix(subject, asks(cluster, right)) {
-			return right, true
+		if ok && right.String() == name {
+			return right, strings.ReplaceAll(service, "~", "."), true
 		}
 	}
-	return 0, false
+	return 0, "", false
 }
 
 // Kinds of users with an inbox.

@@ -14,14 +14,14 @@ import (
 // asker is an operator with a bug.
 type asker struct {
 	transport.AdminClient
-	ask func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error)
+	ask func(a transport.AdminClient, ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error)
 }
 
-func (a *asker) Ask(ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
-	return a.ask(a.AdminClient, ctx, right, node, request)
+func (a *asker) Ask(ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+	return a.ask(a.AdminClient, ctx, service, right, node, request)
 }
 
-func asking(f func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error)) func(transport.AdminClient) transport.AdminClient {
+func asking(f func(a transport.AdminClient, ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error)) func(transport.AdminClient) transport.AdminClient {
 	return func(a transport.AdminClient) transport.AdminClient { return &asker{AdminClient: a, ask: f} }
 }
 
@@ -38,17 +38,18 @@ func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)
 func operatorBugs() map[string]planted {
 	return map[string]planted{
 		"operators have the same name": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
-		"sends each request to any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
-			return a.Ask(ctx, right, "", request)
+		"sends each request to any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, service string, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
+			return a.Ask(ctx, service, right, "", request)
 		})},
 		"requests use the right to read": {finds: []string{"OperatorRights"}, operate: taking(func(r *transport.AdminRequest) { r.Right = transport.AdminRead })},
 		"requests use the right to act":  {finds: []string{"OperatorRights"}, operate: taking(func(r *transport.AdminRequest) { r.Right = transport.AdminAct })},
+		"requests are for one service":   {finds: []string{"OperatorRights"}, operate: taking(func(r *transport.AdminRequest) { r.Service = "test" })},
 		"operators share their slots":    {finds: []string{"OperatorSlots"}, hangs: true, operate: taking(func(r *transport.AdminRequest) { r.Operator = "all" })},
-		"any node is always the first node": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+		"any node is always the first node": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 			if node == "" {
 				node = "deaf"
 			}
-			return a.Ask(ctx, right, node, request)
+			return a.Ask(ctx, service, right, node, request)
 		})},
 		"a node serves requests to any node too early": {finds: []string{"OperatorNamedOnly"}, carrier: func() func(*inmem.Carrier) transport.Carrier {
 			return func(c *inmem.Carrier) transport.Carrier { return &double{Carrier: c, eager: true} }
@@ -57,8 +58,8 @@ func operatorBugs() map[string]planted {
 			reply := r.Reply
 			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }
 		})},
-		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, right transport.AdminRight, node string, request []byte) ([]byte, error) {
-			return a.Ask(context.WithoutCancel(ctx), right, node, request)
+		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, service string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+			return a.Ask(context.WithoutCancel(ctx), service, right, node, request)
 		})},
 		"Close does not wait for operators": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {
 			time.AfterFunc(50*time.Millisecond, func() { _ = t.Close() })

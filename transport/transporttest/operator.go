@@ -30,7 +30,7 @@ func operatorChecks() []check {
 					{ops, "b", "b to ops.example: x"},
 					{dev, "a.example:1", "a to dev: x"},
 				} {
-					if got, err := test.asker.Ask(f.ctx, transport.AdminRead, test.to, []byte("x")); string(got) != test.want || err != nil {
+					if got, err := test.asker.Ask(f.ctx, "test", transport.AdminRead, test.to, []byte("x")); string(got) != test.want || err != nil {
 						f.Errorf("Ask %s = %q, %v, want %q", test.to, got, err, test.want)
 					}
 				}
@@ -41,7 +41,7 @@ func operatorChecks() []check {
 			f.serve("zoe", echo("zoe"))
 			ops := f.operator("ops")
 			for range 3 {
-				if got, err := ops.Ask(f.ctx, transport.AdminRead, "", nil); string(got) != "zoe to ops: " || err != nil {
+				if got, err := ops.Ask(f.ctx, "test", transport.AdminRead, "", nil); string(got) != "zoe to ops: " || err != nil {
 					f.Errorf("Ask any = %q, %v", got, err)
 				}
 			}
@@ -50,66 +50,68 @@ func operatorChecks() []check {
 			a, _ := f.open("a", transport.Config{})
 			f.must("HandleNamedAdmin", a.HandleNamedAdmin(echo("first")))
 			ops := f.operator("ops")
-			if got, err := ops.Ask(f.ctx, transport.AdminRead, "a", nil); string(got) != "first to ops: " || err != nil {
+			if got, err := ops.Ask(f.ctx, "test", transport.AdminRead, "a", nil); string(got) != "first to ops: " || err != nil {
 				f.Errorf("Ask a = %q, %v", got, err)
 			}
-			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, transport.AdminRead, "", nil))
+			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "test", transport.AdminRead, "", nil))
 			f.must("HandleAdmin", a.HandleAdmin(echo("second")))
 			for _, to := range []string{"a", ""} {
-				if got, err := ops.Ask(f.ctx, transport.AdminRead, to, nil); string(got) != "second to ops: " || err != nil {
+				if got, err := ops.Ask(f.ctx, "test", transport.AdminRead, to, nil); string(got) != "second to ops: " || err != nil {
 					f.Errorf("Ask %q = %q, %v", to, got, err)
 				}
 			}
 		}},
-		{"OperatorRights", "the right of a request reaches the node", func(f *fixture) {
-			f.serve("a", func(_ context.Context, _ string, right transport.AdminRight, _ []byte) []byte {
-				return []byte(right.String())
+		{"OperatorRights", "the right and the service of a request reach the node", func(f *fixture) {
+			f.serve("a", func(_ context.Context, _, service string, right transport.AdminRight, _ []byte) []byte {
+				return []byte(service + " " + right.String())
 			})
 			ops := f.operator("ops")
 			for _, to := range []string{"a", ""} {
 				for _, right := range []transport.AdminRight{transport.AdminRead, transport.AdminAct} {
-					if got, err := ops.Ask(f.ctx, right, to, nil); string(got) != right.String() || err != nil {
-						f.Errorf("Ask with the right to %v = %q, %v", right, got, err)
+					for _, service := range []string{"test", "other.service"} {
+						if got, err := ops.Ask(f.ctx, service, right, to, nil); string(got) != service+" "+right.String() || err != nil {
+							f.Errorf("Ask the service %s with the right to %v = %q, %v", service, right, got, err)
+						}
 					}
 				}
 			}
 		}},
 		{"OperatorNobody", "without a node the error matches ErrNoNode", func(f *fixture) {
 			ops := f.operator("ops")
-			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, transport.AdminRead, "", nil))
+			f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "test", transport.AdminRead, "", nil))
 			f.serve("a", echo("a"))
-			f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, transport.AdminRead, "nobody", nil))
+			f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, "test", transport.AdminRead, "nobody", nil))
 		}},
 		{"OperatorErrors", "the error of a node reaches the operator", func(f *fixture) {
-			a := f.serve("a", func(context.Context, string, transport.AdminRight, []byte) []byte { panic("no") })
+			a := f.serve("a", func(context.Context, string, string, transport.AdminRight, []byte) []byte { panic("no") })
 			ops := f.operator("ops")
-			f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, transport.AdminRead, "a", nil))
+			f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, "test", transport.AdminRead, "a", nil))
 			f.check("HandleAdmin", a.HandleAdmin(nil))
-			f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, transport.AdminRead, "a", nil))
+			f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, "test", transport.AdminRead, "a", nil))
 			f.check("HandleAdmin", a.HandleAdmin(echo("a")))
-			if got, err := ops.Ask(f.ctx, transport.AdminRead, "a", nil); string(got) != "a to ops: " || err != nil {
+			if got, err := ops.Ask(f.ctx, "test", transport.AdminRead, "a", nil); string(got) != "a to ops: " || err != nil {
 				f.Errorf("Ask = %q, %v", got, err)
 			}
 		}},
 		{"OperatorBounds", "sizes, running and queued requests are limited", func(f *fixture) {
 			const most, run, wait = 1 << 20, 4, 16 // of one operator
-			sizes := f.serve("sizes", func(_ context.Context, _ string, _ transport.AdminRight, request []byte) []byte {
+			sizes := f.serve("sizes", func(_ context.Context, _, _ string, _ transport.AdminRight, request []byte) []byte {
 				return make([]byte, most+len(request)-transport.MaxAdminRequest+1)
 			})
 			ops := f.operator("ops")
 			request := make([]byte, transport.MaxAdminRequest+1)
-			f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, transport.AdminRead, "sizes", request))
-			if _, err := ops.Ask(f.ctx, transport.AdminRead, "sizes", request[2:]); err != nil {
+			f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, "test", transport.AdminRead, "sizes", request))
+			if _, err := ops.Ask(f.ctx, "test", transport.AdminRead, "sizes", request[2:]); err != nil {
 				f.Errorf("an answer of %d bytes: %v", most, err)
 			}
-			f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, transport.AdminRead, "sizes", request[1:]))
+			f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "test", transport.AdminRead, "sizes", request[1:]))
 			if n := sizes.Stats().AdminRequests; n < 2 {
 				f.Errorf("%d requests were counted", n)
 			}
 
 			release := make(chan struct{})
 			var running mailbox[int]
-			b := f.serve("b", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
+			b := f.serve("b", func(ctx context.Context, _, _ string, _ transport.AdminRight, _ []byte) []byte {
 				running.put(1)
 				block(ctx, release)
 				return []byte("done")
@@ -117,7 +119,7 @@ func operatorChecks() []check {
 			var wg sync.WaitGroup
 			for range run + wait {
 				wg.Go(func() {
-					if got, err := ops.Ask(f.ctx, transport.AdminRead, "b", nil); string(got) != "done" || err != nil {
+					if got, err := ops.Ask(f.ctx, "test", transport.AdminRead, "b", nil); string(got) != "done" || err != nil {
 						f.Errorf("Ask = %q, %v", got, err)
 					}
 				})
@@ -125,7 +127,7 @@ func operatorChecks() []check {
 			f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
 			running.wait(f, run)
 			wg.Go(func() {
-				f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, transport.AdminRead, "b", nil))
+				f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, "test", transport.AdminRead, "b", nil))
 			})
 			f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
 			if n := running.len(); n != run {
@@ -141,7 +143,7 @@ func operatorChecks() []check {
 			const run, wait = 4, 16
 			release := make(chan struct{})
 			var running mailbox[int]
-			a := f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, request []byte) []byte {
+			a := f.serve("a", func(ctx context.Context, _, _ string, _ transport.AdminRight, request []byte) []byte {
 				if string(request) == "slow" {
 					running.put(1)
 					block(ctx, release)
@@ -152,7 +154,7 @@ func operatorChecks() []check {
 			var wg sync.WaitGroup
 			for range run + wait {
 				wg.Go(func() {
-					if got, err := slow.Ask(f.ctx, transport.AdminRead, "a", []byte("slow")); string(got) != "done" || err != nil {
+					if got, err := slow.Ask(f.ctx, "test", transport.AdminRead, "a", []byte("slow")); string(got) != "done" || err != nil {
 						f.Errorf("slow read = %q, %v", got, err)
 					}
 				})
@@ -166,7 +168,7 @@ func operatorChecks() []check {
 				asker    transport.AdminClient
 				right    transport.AdminRight
 			}{{"another", other, transport.AdminRead}, {"another", other, transport.AdminAct}, {"the same", slow, transport.AdminAct}} {
-				if got, err := test.asker.Ask(ctx, test.right, "a", nil); string(got) != "done" || err != nil {
+				if got, err := test.asker.Ask(ctx, "test", test.right, "a", nil); string(got) != "done" || err != nil {
 					f.Errorf("%v by %s operator during slow reads = %q, %v", test.right, test.operator, got, err)
 				}
 			}
@@ -178,20 +180,20 @@ func operatorChecks() []check {
 		}},
 		{"OperatorContext", "a request ends with its context", func(f *fixture) {
 			entered := make(chan struct{})
-			f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
+			f.serve("a", func(ctx context.Context, _, _ string, _ transport.AdminRight, _ []byte) []byte {
 				close(entered)
 				<-ctx.Done()
 				return nil
 			})
 			ops := f.operator("ops")
 			f.endsWithContext("Ask", entered, func(ctx context.Context) error {
-				_, err := ops.Ask(ctx, transport.AdminRead, "a", nil)
+				_, err := ops.Ask(ctx, "test", transport.AdminRead, "a", nil)
 				return err
 			})
 		}},
 		{"OperatorClose", "Close ends the context of a handler and waits for it", func(f *fixture) {
 			entered, returned := make(chan struct{}), make(chan struct{})
-			a := f.serve("a", func(ctx context.Context, _ string, _ transport.AdminRight, _ []byte) []byte {
+			a := f.serve("a", func(ctx context.Context, _, _ string, _ transport.AdminRight, _ []byte) []byte {
 				close(entered)
 				block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
 				close(returned)
@@ -202,7 +204,7 @@ func operatorChecks() []check {
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
-			wg.Go(func() { _, _ = ops.Ask(ctx, transport.AdminRead, "a", nil) })
+			wg.Go(func() { _, _ = ops.Ask(ctx, "test", transport.AdminRead, "a", nil) })
 			<-entered
 			f.check("Close", a.Close())
 			select {
@@ -215,7 +217,7 @@ func operatorChecks() []check {
 				ctx, cancel := context.WithTimeout(f.ctx, patience) // requests to the closing node are lost
 				defer cancel()
 				patience *= 2
-				got, err := ops.Ask(ctx, transport.AdminRead, "a", nil)
+				got, err := ops.Ask(ctx, "test", transport.AdminRead, "a", nil)
 				if err == nil {
 					f.Fatalf("after Close the node answered %q", got)
 				}
@@ -237,7 +239,7 @@ func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 
 // echo returns a handler that answers with its name, the operator and the request.
 func echo(name string) transport.AdminHandler {
-	return func(_ context.Context, operator string, _ transport.AdminRight, request []byte) []byte {
+	return func(_ context.Context, operator, _ string, _ transport.AdminRight, request []byte) []byte {
 		return fmt.Appendf(nil, "%s to %s: %s", name, operator, request)
 	}
 }

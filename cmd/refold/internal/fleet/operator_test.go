@@ -51,7 +51,7 @@ func TestReadOnlyOperator(t *testing.T) {
 		`{"service":"sharding","command":"move","type":"till","shard":1,"to":"a"}`, `{"service":"sharding","command":"release","type":"till","shard":1}`,
 	}
 	for _, request := range actions {
-		b, err := reader.Ask(ctx, transport.AdminRead, "a", []byte(request))
+		b, err := reader.Ask(ctx, "cluster", transport.AdminRead, "a", []byte(request))
 		w.must(err)
 		var reply struct {
 			Denied bool `json:"denied"`
