@@ -37,7 +37,7 @@ func TestResumedBranch(t *testing.T) {
 func (s *soak) resumeOne(admin *sharding.Admin) {
 	s.Helper()
 	p := s.servers
-	homes := s.openInterrupted(admin)
+	homes := s.openInterrupted(admin, "first-")
 	paused := p.names[1]
 	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == paused })
 	accounts := homes[paused]

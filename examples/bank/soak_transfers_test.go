@@ -28,13 +28,13 @@ const (
 func (s *soak) interruptTransfers(admin *sharding.Admin, killAll bool) {
 	s.Helper()
 	for round := 0; ; round++ {
-		homes := s.openInterrupted(admin)
+		prefix := fmt.Sprintf("interrupted-%v-%d-", killAll, round)
+		homes := s.openInterrupted(admin, prefix)
 		names := slices.SortedFunc(maps.Keys(homes), func(a, b string) int { return len(homes[b]) - len(homes[a]) })
 		if len(names) < 2 {
 			continue // a branch has just started, and receives shards soon
 		}
 		s.awaitStandbys(interruptedAccounts)
-		prefix := fmt.Sprintf("interrupted-%v-%d-", killAll, round)
 		if s.interrupt(prefix, names[0], names[1], homes, killAll) {
 			return
 		}
@@ -90,15 +90,16 @@ func (s *soak) interrupt(prefix, from, to string, homes map[string][]string, kil
 	return true
 }
 
-// openInterrupted opens the accounts and returns them by branch.
-func (s *soak) openInterrupted(admin *sharding.Admin) map[string][]string {
+// openInterrupted opens the accounts and returns them by branch. Each account stores an event, so that
+// its standby has its state.
+func (s *soak) openInterrupted(admin *sharding.Admin, prefix string) map[string][]string {
 	s.Helper()
 	homes := map[string][]string{}
 	for i := range interruptedAccounts {
 		name := s.servers.names[i%len(s.servers.names)]
 		account := fmt.Sprint(interruptedPrefix, i)
 		s.open(name, account)
-		s.post(name, "/accounts/"+account+"/deposits", map[string]string{"amount": "1000.00", "currency": "USD", "request_id": "funds"})
+		s.post(name, "/accounts/"+account+"/deposits", map[string]string{"amount": "1000.00", "currency": "USD", "request_id": prefix + "funds"})
 		home, _, _ := strings.Cut(s.find(admin, name, account).Home, "#")
 		homes[home] = append(homes[home], account)
 	}
