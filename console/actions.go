@@ -5,11 +5,14 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -17,8 +20,9 @@ import (
 // then sends the form of this page.
 type action struct {
 	name string
-	// fields are the names of the form fields that describe the target, all required.
-	fields []string
+	// fields are the names of the form fields that describe the target, all required. Optional ones
+	// may be empty.
+	fields, optional []string
 	// ask is the question, effect explains the consequences, button is the text of the button.
 	ask    func(f fields) string
 	effect string
@@ -111,10 +115,84 @@ func actionTable() map[string]*action {
 				return fmt.Sprintf("The strategy may move shard %s of type %s.", f["shard"], f["type"]), c.shards.Release(ctx, node, f["type"], shard)
 			},
 		},
+		{
+			name: "projection.pause", fields: []string{"projection"}, page: "projections", button: "Pause",
+			ask:    func(f fields) string { return fmt.Sprintf("Pause projection %s on all nodes?", f["projection"]) },
+			effect: "Its read model does not change until the projection is resumed, and its lag grows. A pause is not stored: a process that starts again is not paused.",
+			do: func(ctx context.Context, c *Console, f fields) (string, error) {
+				return fmt.Sprintf("Projection %s is paused.", f["projection"]), c.onProjection(ctx, f["projection"], func(*projectionNode) bool { return true }, c.inspect.PauseProjection)
+			},
+		},
+		{
+			name: "projection.resume", fields: []string{"projection"}, page: "projections", button: "Resume",
+			ask:    func(f fields) string { return fmt.Sprintf("Resume projection %s on all nodes?", f["projection"]) },
+			effect: "The projection continues with the first event that it has not handled.",
+			do: func(ctx context.Context, c *Console, f fields) (string, error) {
+				return fmt.Sprintf("Projection %s continues.", f["projection"]), c.onProjection(ctx, f["projection"], func(*projectionNode) bool { return true }, c.inspect.ResumeProjection)
+			},
+		},
+		{
+			name: "projection.rebuild", fields: []string{"projection"}, page: "projections", button: "Rebuild", danger: true,
+			ask:    func(f fields) string { return fmt.Sprintf("Rebuild projection %s?", f["projection"]) },
+			effect: "The read model is cleared and built again from the first event. Until the projection has caught up, readers see an incomplete model.",
+			do: func(ctx context.Context, c *Console, f fields) (string, error) {
+				done := false
+				return fmt.Sprintf("Projection %s is rebuilt.", f["projection"]), c.onProjection(ctx, f["projection"], func(n *projectionNode) bool {
+					first := n.Rebuilds && !done // the request is stored for all processes
+					done = done || first
+					return first
+				}, c.inspect.RebuildProjection)
+			},
+		},
+		{
+			name: "journal.verify", page: "journal", button: "Verify", optional: []string{"node"},
+			ask:    func(fields) string { return "Verify the journal and the snapshots now?" },
+			effect: "One process reads all records and snapshots. This takes long on a large journal and loads the database. It changes nothing.",
+			do: func(ctx context.Context, c *Console, f fields) (string, error) {
+				_, err := c.inspect.StartVerify(ctx, f["node"])
+				return "The verification has started.", err
+			},
+		},
+		{
+			name: "journal.stop", page: "journal", button: "Stop", optional: []string{"node"},
+			ask:    func(fields) string { return "Stop the verification?" },
+			effect: "The counts and problems up to now remain.",
+			do: func(ctx context.Context, c *Console, f fields) (string, error) {
+				_, err := c.inspect.StopVerify(ctx, f["node"])
+				return "The verification has stopped.", err
+			},
+		},
 	} {
 		all[a.name] = a
 	}
 	return all
+}
+
+// onProjection carries out an action on the selected nodes that have a projection.
+func (c *Console) onProjection(
+	ctx context.Context, name string, selected func(*projectionNode) bool, do func(ctx context.Context, node, name string) (*inspect.Projections, error),
+) error {
+	p := c.poller.gather(ctx, 0, 0)
+	at := slices.IndexFunc(p.Projections, func(x *projection) bool { return x.Name == name })
+	if at < 0 {
+		return fmt.Errorf("console: no node has the projection %q", name)
+	}
+	var errs []error
+	chosen := 0
+	for i := range p.Projections[at].Nodes {
+		n := &p.Projections[at].Nodes[i]
+		if !selected(n) {
+			continue
+		}
+		chosen++
+		if _, err := do(ctx, n.Node, name); err != nil {
+			errs = append(errs, fmt.Errorf("node %q: %w", n.Node, err))
+		}
+	}
+	if chosen == 0 {
+		return fmt.Errorf("console: no node can do this for the projection %q", name)
+	}
+	return errors.Join(errs...)
 }
 
 // coordinator returns the node that runs the coordinator of a type now.
@@ -164,6 +242,11 @@ func (c *Console) target(w http.ResponseWriter, r *http.Request) (*confirmData, 
 		if d.Fields = append(d.Fields, field{name, f[name]}); f[name] == "" {
 			c.problem(w, r, http.StatusBadRequest, "Incomplete action", fmt.Sprintf("The action %s needs the field %s.", a.name, name))
 			return nil, nil, false
+		}
+	}
+	for _, name := range a.optional {
+		if f[name] = r.FormValue(name); f[name] != "" {
+			d.Fields = append(d.Fields, field{name, f[name]})
 		}
 	}
 	d.Question = a.ask(f)

@@ -20,6 +20,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/sharding"
 )
 
 // The files of the console. assets/THIRD-PARTY.md lists those of other projects.
@@ -125,16 +128,27 @@ func (a *assets) functions(prefix string) template.FuncMap {
 			}
 			return name
 		},
-		"link": func(page string, query ...string) string { return link(prefix, page, query...) },
-		"percent": func(n, of int) int {
-			return 100 * n / max(1, of)
+		"link":   func(page string, query ...string) string { return link(prefix, page, query...) },
+		"entity": func(id string) string { return prefix + "entities/" + url.PathEscape(id) },
+		"shardlink": func(typ string, shard sharding.Shard) string {
+			return link(prefix, "shards", "type", typ, "shard", strconv.FormatUint(uint64(shard), 10)) + "#shard"
 		},
-		"dict": func(pairs ...any) map[string]any {
-			m := map[string]any{}
-			for i := 0; i+1 < len(pairs); i += 2 {
-				m[fmt.Sprint(pairs[i])] = pairs[i+1]
+		"tree":    tree,
+		"text":    func(o journal.Offset) string { return string(o) },
+		"short":   func(s string) string { return s[:min(len(s), 12)] },
+		"brief":   brief,
+		"bytes":   sizeText[int],
+		"ubytes":  sizeText[uint64],
+		"lasting": lasting,
+		"rate": func(x float64) string {
+			if x < 10 {
+				return strconv.FormatFloat(x, 'f', 1, 64)
 			}
-			return m
+			return number(int(x))
+		},
+		"millis": func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000) },
+		"traceurl": func(pattern, trace string) string {
+			return strings.ReplaceAll(pattern, "{trace}", url.QueryEscape(trace))
 		},
 	}
 }
@@ -191,9 +205,14 @@ type view struct {
 	Query   url.Values
 	Nav     []navEntry
 	Picture *picture
+	// Part is the part of the page that is requested, empty for the whole page.
+	Part     string
+	TraceURL string
 	// Problem is the reason why the page is incomplete.
 	Problem string
 	Data    any
+
+	stream *tailState // kept between the parts of one stream, nil outside of streams
 }
 
 type navEntry struct {
@@ -211,7 +230,7 @@ func (v *view) StreamURL() string {
 func (c *Console) newView(r *http.Request, u user, title string) *view {
 	v := &view{
 		Title: title, User: u.name, MayAct: u.act, Signed: c.opts.Authorize == nil && u.name != "", Theme: themeOf(r), Query: r.URL.Query(),
-		Self: c.opts.Prefix + strings.TrimPrefix(r.URL.RequestURI(), "/"),
+		TraceURL: c.opts.TraceURL, Self: c.opts.Prefix + strings.TrimPrefix(r.URL.RequestURI(), "/"),
 	}
 	v.Query.Del("page")
 	return v

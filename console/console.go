@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/transport"
 )
@@ -23,12 +24,13 @@ import (
 // ErrInvalid matches errors of invalid Options.
 var ErrInvalid = errors.New("console: invalid options")
 
-// Read is the action of a request that changes nothing: see Options.Authorize.
-const Read = "read"
+// readAction is the action of a request that changes nothing: see Options.Authorize.
+const readAction = "read"
 
 // Options configure a Console.
 type Options struct {
-	// Admin sends the requests to the nodes. Required. The Console does not close it.
+	// Admin sends the requests to the nodes, for example that of nats.ConnectOperator, or an Agent
+	// for a program without a cluster. Required. The Console does not close it.
 	Admin transport.AdminClient
 	// Prefix is the path below which the Console is mounted. It begins and ends with a slash.
 	// Defaults to "/".
@@ -43,9 +45,12 @@ type Options struct {
 	// read for each login. Defaults to none: browsers sign in with a token from LoginURL.
 	PasswordFile string
 	// Authorize decides about each request instead of the Console, and returns the name of the user
-	// for the log. The action is Read or the name of an action, such as "cluster.down". An error
+	// for the log. The action is "read" or the name of an action, such as "cluster.down". An error
 	// refuses the request, and the browser gets its text. It excludes PasswordFile. Defaults to nil.
 	Authorize func(r *http.Request, action string) (user string, err error)
+	// TraceURL is the address of a trace in a tracing system. It contains {trace} in the place of the
+	// ID. Defaults to none: pages show the IDs of traces as text.
+	TraceURL string
 	// Interval is the time between two polls of the nodes, at least 100 ms. Defaults to 2 s.
 	Interval time.Duration
 	// Logger gets a line for each action and each failed login. Its handler must not block. Defaults
@@ -75,6 +80,9 @@ func (o *Options) validate() error {
 			errs.Addf("Options.Hosts", "contains %q, it must contain host names without port", h)
 		}
 	}
+	if u, err := url.Parse(strings.ReplaceAll(o.TraceURL, "{trace}", "0")); o.TraceURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || !strings.Contains(o.TraceURL, "{trace}")) {
+		errs.Addf("Options.TraceURL", "is %q, it must be an http address that contains {trace}", o.TraceURL)
+	}
 	if o.Interval < 100*time.Millisecond {
 		errs.Addf("Options.Interval", "is %v, it must be at least 100ms", o.Interval)
 	}
@@ -95,6 +103,7 @@ type Console struct {
 	members  *cluster.Admin
 	shards   *sharding.Admin
 	data     *ddata.Admin
+	inspect  *inspect.Client
 	assets   *assets
 	pages    map[string]*page
 	actions  map[string]*action
@@ -114,7 +123,7 @@ func New(opts Options) (*Console, error) {
 		return nil, err
 	}
 	c := &Console{
-		opts: opts, members: cluster.NewAdmin(opts.Admin), shards: sharding.NewAdmin(opts.Admin), data: ddata.NewAdmin(opts.Admin),
+		opts: opts, members: cluster.NewAdmin(opts.Admin), shards: sharding.NewAdmin(opts.Admin), data: ddata.NewAdmin(opts.Admin), inspect: inspect.NewClient(opts.Admin),
 		sessions: newSessions(opts.PasswordFile != ""), closed: make(chan struct{}), mux: http.NewServeMux(),
 	}
 	c.poller = newPoller(c)
@@ -130,6 +139,8 @@ func New(opts Options) (*Console, error) {
 	c.mux.HandleFunc("POST /logout", c.logout)
 	c.mux.HandleFunc("POST /theme", c.theme)
 	c.mux.HandleFunc("GET /stream", c.stream)
+	c.mux.HandleFunc("GET /entities/{id}/state", c.showMoment)
+	c.mux.HandleFunc("GET /entities/{id}/live", c.showLive)
 	c.mux.HandleFunc("GET /confirm", c.confirm)
 	c.mux.HandleFunc("POST /act", c.act)
 	return c, nil

@@ -178,7 +178,7 @@ func TestHeatMap(t *testing.T) {
 			t.Errorf("the cell of shard %s has the colour %q, want %q", cell, cells[cell], heat)
 		}
 	}
-	if !strings.Contains(text, "Shard 1 <span") || !strings.Contains(text, "<code>42</code>") {
+	if !strings.Contains(text, "Shard 1 <span") || !strings.Contains(text, ">42</a>") {
 		t.Error("the page does not show the selected shard with its entities")
 	}
 	if text, _ := b.page("/shards?type=cart"); !strings.Contains(text, "no node has the entity type") {

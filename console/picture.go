@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/internal/inspect"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -22,8 +25,10 @@ import (
 type needs uint8
 
 const (
-	needShards  needs = 1 << iota // the entities of each shard
-	needMembers needs = 0         // always present
+	needShards needs = 1 << iota // the entities of each shard
+	needGroups                   // groups and workers
+	needTail                     // new events
+	needVerify                   // the verification of the journal
 )
 
 // askTimeout limits each request to a node.
@@ -42,8 +47,22 @@ type picture struct {
 	Converged bool
 	// NoNode is the reason why the members are unknown.
 	NoNode string
-	Nodes  []*node
-	Types  []*entityType
+	// Alone is the process if there is no cluster.
+	Alone *inspect.RuntimeView
+	Nodes []*node
+	Types []*entityType
+	// Projections are those of all nodes, by name.
+	Projections []*projection
+	Groups      []sharding.GroupStatus
+	// Tail are the last pages of new events, the oldest first.
+	Tail []tailPage
+	// TailProblem is the reason why new events are unknown.
+	TailProblem string
+	tailNext    journal.Offset
+	tailCount   uint64
+	// Verify is the verification of the journal.
+	Verify        *inspect.Verification
+	VerifyProblem string
 
 	Problems []problem
 	History  []sample
@@ -67,6 +86,11 @@ type node struct {
 
 	Shards, Entities, Waiting int
 	Dropped                   uint64
+	// Runtime is nil if the node has no agent or does not answer.
+	Runtime     *inspect.RuntimeView
+	projections []inspect.ProjectionView
+	// Singletons are the roles whose singletons the node hosts. An empty role means all nodes.
+	Singletons []string
 }
 
 // entityType is a sharded entity type.
@@ -131,12 +155,17 @@ type sample struct {
 	Waiting  int
 	Shards   int
 	Moving   int
+	Rate     float64
+	P99      time.Duration
+	// Lags are the lags of the projections.
+	Lags map[string]time.Duration
 }
 
 // memory keeps the beginning of problems, and the samples of the charts.
 type memory struct {
 	since   map[string]time.Time
 	samples []sample
+	tail    tail
 }
 
 const maxSamples = 300
@@ -152,9 +181,9 @@ func (m *memory) add(p *picture) {
 	}
 	m.since = since
 	p.Problems = slices.DeleteFunc(p.Problems, func(x problem) bool { return p.At.Sub(x.Since) < x.patience })
-	now := sample{At: p.At}
-	for _, t := range p.Types {
-		now.Entities, now.Waiting, now.Shards, now.Moving = now.Entities+t.Entities, now.Waiting+t.Waiting, now.Shards+t.Shards, now.Moving+t.Moving
+	now := sample{At: p.At, Entities: p.Entities(), Waiting: p.Waiting(), Shards: p.Shards(), Moving: p.Moving(), Rate: p.PerSecond(), P99: p.P99(), Lags: map[string]time.Duration{}}
+	for _, x := range p.Projections {
+		now.Lags[x.Name] = x.Lag
 	}
 	m.samples = append(m.samples, now)
 	m.samples = m.samples[max(0, len(m.samples)-maxSamples):]
@@ -167,10 +196,22 @@ func (c *Console) look(ctx context.Context, n needs) *picture {
 	defer cancel()
 	p := &picture{At: time.Now(), has: n}
 	c.lookAtMembers(ctx, p)
-	c.lookAtRegions(ctx, p)
-	if n&needShards != 0 {
-		c.lookAtShards(ctx, p)
+	var all sync.WaitGroup
+	all.Go(func() {
+		c.lookAtRegions(ctx, p)
+		if n&needShards != 0 {
+			c.lookAtShards(ctx, p)
+		}
+	})
+	all.Go(func() { c.lookAtProcesses(ctx, p) })
+	if n&needVerify != 0 {
+		all.Go(func() { c.lookAtVerification(ctx, p) })
 	}
+	if n&needGroups != 0 {
+		all.Go(func() { c.lookAtGroups(ctx, p) })
+	}
+	all.Wait()
+	p.joinProjections()
 	p.findProblems()
 	return p
 }
@@ -185,7 +226,9 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 	defer cancel()
 	s, err := c.members.State(ctx, "")
 	if err != nil {
-		p.NoNode = err.Error()
+		if p.Alone, _ = c.inspect.Runtime(ctx, ""); p.Alone == nil {
+			p.NoNode = err.Error()
+		}
 		return
 	}
 	p.Cluster, p.Reporter, p.Strategy, p.Leader, p.Converged = s.Cluster, nameOf(s.Self), s.Strategy, nameOf(s.Leader), s.Converged
@@ -202,10 +245,147 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 	}
 	byAge := slices.DeleteFunc(slices.Clone(p.Nodes), func(m *node) bool { return m.UpNumber == 0 })
 	slices.SortFunc(byAge, func(a, b *node) int { return cmp.Compare(a.UpNumber, b.UpNumber) })
+	oldest := map[string]bool{}
 	for i, m := range byAge {
 		m.Order = i + 1
+		for _, role := range append([]string{""}, m.Roles...) {
+			if !oldest[role] && m.Status == cluster.Up.String() {
+				oldest[role] = true
+				m.Singletons = append(m.Singletons, role)
+			}
+		}
 	}
 }
+
+// answering are the nodes that can answer requests.
+func (p *picture) answering() (all []*node) {
+	for _, m := range p.Nodes {
+		if m.Status != cluster.Down.String() && m.Status != cluster.Joining.String() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Agent is the name of the node that answers requests about the journal, empty for any.
+func (p *picture) Agent() string {
+	for _, m := range p.Nodes {
+		if m.Runtime != nil {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// lookAtProcesses adds the runtimes and the projections of the nodes.
+func (c *Console) lookAtProcesses(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, m := range p.answering() {
+		all.Go(func() { m.Runtime, _ = c.inspect.Runtime(ctx, m.Name) })
+		all.Go(func() {
+			if found, err := c.inspect.Projections(ctx, m.Name); err == nil {
+				m.projections = found.Projections
+			}
+		})
+	}
+	if p.Alone != nil {
+		all.Go(func() {
+			if found, err := c.inspect.Projections(ctx, ""); err == nil {
+				p.join("", found.Projections)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (c *Console) lookAtVerification(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	node := ""
+	if all := p.answering(); len(all) > 0 {
+		node = all[0].Name
+	}
+	var err error
+	if p.Verify, err = c.inspect.Verification(ctx, node); err != nil {
+		p.VerifyProblem = err.Error()
+	}
+}
+
+func (c *Console) lookAtGroups(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	seen := map[string]bool{}
+	for _, m := range p.answering() {
+		for g, err := range c.shards.Groups(ctx, m.Name) {
+			if err != nil {
+				break
+			}
+			if key := g.Role + "\x00" + g.Name; !seen[key] {
+				seen[key] = true
+				p.Groups = append(p.Groups, g)
+			}
+		}
+	}
+}
+
+// projection is a projection on all nodes.
+type projection struct {
+	Name string
+	// State is that of the node with the worst one.
+	State string
+	// Lag is the longest lag, Unknown if a node does not know it.
+	Lag      time.Duration
+	Unknown  bool
+	Rebuilds bool
+	Paused   bool
+	Failure  *inspect.FailureView
+	Handled  uint64
+	Nodes    []projectionNode
+}
+
+// projectionNode is a projection on one node, whose name is empty without a cluster.
+type projectionNode struct {
+	inspect.ProjectionView
+
+	Node string
+}
+
+// join adds the projections of a node.
+func (p *picture) join(node string, views []inspect.ProjectionView) {
+	for i := range views {
+		view := &views[i]
+		at := slices.IndexFunc(p.Projections, func(x *projection) bool { return x.Name == view.Name })
+		if at < 0 {
+			at = len(p.Projections)
+			p.Projections = append(p.Projections, &projection{Name: view.Name})
+		}
+		x := p.Projections[at]
+		x.Nodes = append(x.Nodes, projectionNode{*view, node})
+		x.Rebuilds, x.Paused, x.Handled = x.Rebuilds || view.Rebuilds, x.Paused || view.Paused, x.Handled+view.Handled
+		if len(view.Workers) > 0 {
+			x.Lag, x.Unknown = max(x.Lag, view.Lag), x.Unknown || !view.LagUnknownSince.IsZero()
+		}
+		failure := view.Failure
+		for j := range view.Workers {
+			failure = cmp.Or(failure, view.Workers[j].Failure)
+		}
+		if x.Failure = cmp.Or(x.Failure, failure); x.State == "" || failure != nil {
+			x.State = view.State
+		}
+	}
+}
+
+func (p *picture) joinProjections() {
+	for _, m := range p.Nodes {
+		p.join(m.Name, m.projections)
+	}
+	slices.SortFunc(p.Projections, func(a, b *projection) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// lagLimit is the lag of a projection that is reported as a problem.
+const lagLimit = 30 * time.Second
 
 func (p *picture) node(name string) *node {
 	for _, m := range p.Nodes {
@@ -324,6 +504,34 @@ func (p *picture) findProblems() {
 		p.report("bad", "nodes", "no node", "No node answers: %s", p.NoNode)
 		return
 	}
+	for _, x := range p.Projections {
+		switch {
+		case x.Failure != nil && x.Failure.ID != "":
+			p.report("bad", "projections", "failure "+x.Name, "Projection %s fails on event %d of %s: %s", x.Name, x.Failure.Nr, x.Failure.ID, causeOf(x.Failure))
+		case x.Failure != nil:
+			p.report("bad", "projections", "failure "+x.Name, "Projection %s fails: %s", x.Name, x.Failure.Text)
+		case x.Paused:
+			p.report("warn", "projections", "paused "+x.Name, "Projection %s is paused", x.Name)
+		case x.Lag > lagLimit && !x.Unknown:
+			p.report("warn", "projections", "lag "+x.Name, "Projection %s lags by %s", x.Name, lasting(x.Lag))
+		}
+	}
+	for name, r := range p.runtimes() {
+		at := ""
+		if name != "" {
+			at = " on node " + name
+		}
+		if r.JournalBreakerOpen {
+			p.report("bad", "nodes", "journal "+name, "The journal does not work%s: its circuit breaker is open", at)
+		}
+		if r.SnapshotBreakerOpen {
+			p.report("bad", "nodes", "snapshots "+name, "The snapshot store does not work%s: its circuit breaker is open", at)
+		}
+	}
+	if p.Alone != nil {
+		p.sortProblems()
+		return
+	}
 	if p.Leader == "" {
 		p.report("bad", "nodes", "leader", "The cluster has no leader")
 	}
@@ -368,8 +576,84 @@ func (p *picture) findProblems() {
 		p.report("note", "nodes", "converged", "The members do not all have the same state yet")
 		p.Problems[len(p.Problems)-1].patience = 3 * time.Second
 	}
+	p.sortProblems()
+}
+
+func (p *picture) sortProblems() {
 	rank := map[string]int{"bad": 0, "warn": 1, "note": 2}
 	slices.SortStableFunc(p.Problems, func(a, b problem) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
+}
+
+// causeOf returns the text of a failure without the event, which the text begins with.
+func causeOf(f *inspect.FailureView) string {
+	if _, cause, ok := strings.Cut(f.Text, fmt.Sprintf("event %d of %q (%s): ", f.Nr, f.ID, f.Manifest)); ok {
+		return cause
+	}
+	return f.Text
+}
+
+// runtimes yields the processes with the names of their nodes, empty without a cluster.
+func (p *picture) runtimes() iter.Seq2[string, *inspect.RuntimeView] {
+	return func(yield func(string, *inspect.RuntimeView) bool) {
+		if p.Alone != nil && !yield("", p.Alone) {
+			return
+		}
+		for _, m := range p.Nodes {
+			if m.Runtime != nil && !yield(m.Name, m.Runtime) {
+				return
+			}
+		}
+	}
+}
+
+// PerSecond is the rate of commands. Loaded reports that a node measures it.
+func (p *picture) PerSecond() (rate float64) {
+	for _, r := range p.runtimes() {
+		if r.Load != nil {
+			rate += r.Load.PerSecond
+		}
+	}
+	return rate
+}
+
+// Loaded reports that at least one process measures its load.
+func (p *picture) Loaded() bool {
+	for _, r := range p.runtimes() {
+		if r.Load != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// P99 is the longest of the latencies of the nodes.
+func (p *picture) P99() (longest time.Duration) {
+	for _, r := range p.runtimes() {
+		if r.Load != nil {
+			longest = max(longest, r.Load.P99)
+		}
+	}
+	return longest
+}
+
+// WorstLag is the longest lag of a projection.
+func (p *picture) WorstLag() (longest time.Duration) {
+	for _, x := range p.Projections {
+		longest = max(longest, x.Lag)
+	}
+	return longest
+}
+
+// BreakersOpen is the number of open circuit breakers.
+func (p *picture) BreakersOpen() (n int) {
+	for _, r := range p.runtimes() {
+		for _, open := range []bool{r.JournalBreakerOpen, r.SnapshotBreakerOpen} {
+			if open {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func names(nodes []string) string {
@@ -407,6 +691,11 @@ func (p *picture) Entities() (n int) {
 	for _, t := range p.Types {
 		n += t.Entities
 	}
+	if p.Alone != nil {
+		for _, f := range p.Alone.Entities {
+			n += f.Resident
+		}
+	}
 	return n
 }
 
@@ -434,18 +723,28 @@ func (p *picture) Moving() (n int) {
 	return n
 }
 
-// Waiting is the number of commands that wait for a shard.
+// Waiting is the number of commands that wait for a shard, in mailboxes and in stashes.
 func (p *picture) Waiting() (n int) {
 	for _, t := range p.Types {
 		n += t.Waiting
 	}
+	for _, r := range p.runtimes() {
+		for _, f := range r.Entities {
+			n += f.Inbox + f.Stash
+		}
+	}
 	return n
 }
 
-// Dropped is the number of commands that were not delivered since the start of the regions.
+// Dropped is the number of commands that were not delivered since the start of the processes.
 func (p *picture) Dropped() (n uint64) {
 	for _, t := range p.Types {
 		n += t.Dropped
+	}
+	for _, r := range p.runtimes() {
+		if r.Load != nil {
+			n += r.Load.Dropped
+		}
 	}
 	return n
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/journal"
 )
 
 // keepAlive is the time after which a stream without a change sends a comment.
@@ -104,6 +106,9 @@ func (p *poller) gather(ctx context.Context, n needs, age time.Duration) *pictur
 		return now
 	}
 	next := p.console.look(ctx, n)
+	if n&needTail != 0 {
+		p.console.follow(ctx, &p.memory.tail, next)
+	}
 	p.memory.add(next)
 	if ctx.Err() != nil {
 		return next
@@ -126,12 +131,12 @@ func (p *poller) wait() { p.running.Wait() }
 // stream sends the live parts of a page as server-sent events. The query is that of the page, with
 // the name of the page in the field page.
 func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
-	u, ok := c.admitted(w, r, Read)
+	u, ok := c.admitted(w, r, readAction)
 	if !ok {
 		return
 	}
 	p := c.pages[r.FormValue("page")]
-	if p == nil || !p.live {
+	if p == nil {
 		http.Error(w, "console: no such stream", http.StatusNotFound)
 		return
 	}
@@ -154,6 +159,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	sent := map[string]string{}
+	state := &tailState{after: journal.Offset(r.Header.Get("Last-Event-ID"))}
 	for {
 		var events bytes.Buffer
 		select {
@@ -162,12 +168,12 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-idle.C:
-			if _, err := c.authorize(r, Read); err != nil { // the session has ended
+			if _, err := c.authorize(r, readAction); err != nil { // the session has ended
 				return
 			}
 			events.WriteString(":\n\n")
 		case <-v.changed:
-			c.compose(&events, r, u, p, sent)
+			c.compose(&events, r, u, p, sent, state)
 		}
 		if _, err := w.Write(events.Bytes()); err != nil {
 			return
@@ -179,16 +185,21 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // compose renders the live parts of a page and appends those that have changed.
-func (c *Console) compose(events *bytes.Buffer, r *http.Request, u user, p *page, sent map[string]string) {
+func (c *Console) compose(events *bytes.Buffer, r *http.Request, u user, p *page, sent map[string]string, state *tailState) {
 	v := c.newView(r, u, p.title)
-	v.Page, v.Picture = p.name, c.poller.current()
+	v.Page, v.Picture, v.stream = p.name, c.poller.current(), state
 	if v.Picture == nil {
 		return
 	}
-	if err := p.load(r.Context(), r, v); err != nil {
-		v.Problem = err.Error()
+	parts := []string{"health"}
+	if p.live {
+		if parts = append(parts, "live"); p.load != nil {
+			if err := p.load(r.Context(), r, v); err != nil {
+				v.Problem = err.Error()
+			}
+		}
 	}
-	for _, part := range []string{"health", "live"} {
+	for _, part := range parts {
 		text, err := c.assets.execute(p.name, part, v)
 		if err != nil {
 			c.opts.Logger.ErrorContext(r.Context(), "console: render", slog.String("page", p.name), slog.Any("error", err))
@@ -199,6 +210,9 @@ func (c *Console) compose(events *bytes.Buffer, r *http.Request, u user, p *page
 		}
 		sent[part] = text
 		fmt.Fprintf(events, "event: %s\n", part)
+		if id := string(state.after); part == "live" && id != "" && !strings.ContainsAny(id, "\r\n\x00") {
+			fmt.Fprintf(events, "id: %s\n", id)
+		}
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" {
 				fmt.Fprintf(events, "data: %s\n", line)

@@ -369,7 +369,7 @@ var errNotSignedIn = errors.New("console: not signed in")
 // authorize returns the user of a request. The error is errNotSignedIn if the browser must sign in
 // first.
 func (c *Console) authorize(r *http.Request, action string) (user, error) {
-	if action != Read && !c.opts.AllowActions {
+	if action != readAction && !c.opts.AllowActions {
 		return user{}, errors.New("console: actions are not allowed: Options.AllowActions is false")
 	}
 	if c.opts.Authorize != nil {
@@ -384,7 +384,7 @@ func (c *Console) authorize(r *http.Request, action string) (user, error) {
 	switch {
 	case !ok:
 		return user{}, errNotSignedIn
-	case action != Read && !u.act:
+	case action != readAction && !u.act:
 		return user{}, fmt.Errorf("console: the user %q may not act", u.name)
 	}
 	return u, nil

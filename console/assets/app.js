@@ -74,16 +74,64 @@
   const fresh = (part) => { times(part); charts(part); };
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
     // A pointer that is down or a selected text would be lost.
-    if (e.target.id === "live" && pressed) { e.preventDefault(); return; }
+    if (e.target.id === "live" && (pressed || paused)) { skipped = e.detail.data; e.preventDefault(); return; }
     remember(e.target);
   });
-  document.addEventListener("htmx:sseMessage", (e) => { restore(e.target); fresh(e.target); document.body.classList.remove("stale"); });
+  document.addEventListener("htmx:sseMessage", (e) => { if (e.target.id === "live") skipped = ""; restore(e.target); fresh(e.target); document.body.classList.remove("stale"); });
   document.addEventListener("htmx:sseError", () => document.body.classList.add("stale"));
-  let pressed = false;
+  let pressed = false, paused = false, skipped = "";
   addEventListener("pointerdown", () => { pressed = true; }, true);
-  addEventListener("pointerup", () => { pressed = false; }, true);
-  addEventListener("pointercancel", () => { pressed = false; }, true);
-  addEventListener("blur", () => { pressed = false; });
+  const released = () => { pressed = false; setTimeout(catchUp, 300); };
+  addEventListener("pointerup", released, true);
+  addEventListener("pointercancel", released, true);
+  addEventListener("blur", released);
+
+  // A paused page keeps its part until it is resumed.
+  document.addEventListener("click", (e) => {
+    const pause = e.target.closest("[data-pause]");
+    if (!pause) return;
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Resume" : "Pause";
+    catchUp();
+  });
+  function catchUp() {
+    const part = find("#live");
+    if (paused || pressed || !skipped || !part) return;
+    const text = skipped;
+    skipped = "";
+    remember(part);
+    htmx.swap(part, text, { swapStyle: "innerHTML" });
+    restore(part);
+    fresh(part);
+  }
+
+  // The slider of an entity. The range and the number show the same event.
+  const slider = find("[data-slider]");
+  if (slider) {
+    const range = find("#range"), at = find("#at");
+    const go = (n) => {
+      range.value = at.value = Math.min(Math.max(n, +range.min), +range.max);
+      range.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    slider.addEventListener("input", (e) => {
+      if (e.target === range) at.value = range.value;
+      if (e.target === at && at.value) range.value = at.value;
+      mark();
+    }, true);
+    const mark = () => {
+      for (const row of all("#history-rows > li[data-nr]")) row.classList.toggle("current", row.dataset.nr === at.value);
+    };
+    document.addEventListener("htmx:configRequest", (e) => { if (e.target === slider && !at.value) e.preventDefault(); });
+    document.addEventListener("htmx:afterSwap", (e) => { if (e.target.id === "moment") find("#permalink").href = location.pathname + location.search; else mark(); });
+    document.addEventListener("htmx:replacedInHistory", () => { find("#permalink").href = location.pathname + location.search; });
+    document.addEventListener("click", (e) => {
+      const step = e.target.closest("[data-step]"), jump = e.target.closest("[data-at]:is(a)");
+      if (e.ctrlKey || e.metaKey || e.shiftKey) return;
+      if (step) { e.preventDefault(); go(+range.value + +step.dataset.step); }
+      if (jump) { e.preventDefault(); go(+jump.dataset.at); }
+    });
+  }
 
   // Confirmations appear in a dialog.
   const dialog = find("#dialog");
