@@ -218,8 +218,14 @@ func (c *coordinator) others() (nodes []identity.Node) {
 
 // publish sends the next table to all nodes.
 func (c *coordinator) publish(now time.Duration, rows []Group) {
+	last := c.m.table.Version
 	version := c.m.accepted
-	version.Rev = c.m.table.Version.Rev + 1
+	version.Rev = last.Rev + 1
+	if version.Compare(last) < 0 { // the last coordinator had the number of this one, which was assigned again
+		if version.UpNumber = last.UpNumber; last.Node != version.Node {
+			version.UpNumber++
+		}
+	}
 	next := Table{version, rows}
 	if slices.ContainsFunc(c.m.table.Groups, func(g Group) bool { return next.Find(g.Name) == nil }) {
 		c.deltaFrom = version // an update cannot remove rows

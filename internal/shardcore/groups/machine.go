@@ -268,7 +268,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	}
 	for again := true; again; {
 		if m.moved {
-			m.control()
+			m.control(now)
 		}
 		if now >= m.reportAt {
 			m.sendReport(now)
@@ -327,7 +327,7 @@ func (m *Machine) changed(now time.Duration) {
 }
 
 // control starts and stops instances according to the table.
-func (m *Machine) control() {
+func (m *Machine) control(now time.Duration) {
 	m.moved = false
 	inside := m.self != nil && m.self.Status != identity.Down && !m.ended && (!m.leaving || !m.preparing)
 	wanted := map[Instance]bool{}
@@ -349,10 +349,19 @@ func (m *Machine) control() {
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(m.running), compareInstances) {
-		if at := m.running[id]; !wanted[id] && !at.stopping {
-			at.stopping = true
-			m.out.Stop = append(m.out.Stop, id)
+		at := m.running[id]
+		if wanted[id] || at.stopping {
+			continue
 		}
+		if i := slices.IndexFunc(m.out.Start, func(s Start) bool { return s.Instance == id }); i >= 0 {
+			// The table has changed in this step, before the driver has started the instance.
+			m.out.Start = slices.Delete(m.out.Start, i, i+1)
+			delete(m.running, id)
+			m.changed(now)
+			continue
+		}
+		at.stopping = true
+		m.out.Stop = append(m.out.Stop, id)
 	}
 }
 
@@ -425,7 +434,11 @@ func (m *Machine) receive(now time.Duration, in *Received) {
 // role that is not about to leave; an older coordinator than the last one is outdated.
 func (m *Machine) receiveUpdate(now time.Duration, from *identity.Member, u *update) {
 	term := termOf(from)
-	if !m.canCoordinate(from) || term.Compare(m.accepted) < 0 || m.leader != nil {
+	// The number of a removed coordinator can be assigned again, but only if no other node with the role
+	// remains. A node without the role then gets tables that seem to be older than its own.
+	follows := m.self != nil && !m.self.HasRole(m.cfg.Role)
+	outdated := term.Compare(m.accepted) < 0 && (!follows || membership.Lookup(m.members, m.accepted.Node) != nil)
+	if !m.canCoordinate(from) || outdated || m.leader != nil {
 		return
 	}
 	for i := range m.members {
@@ -447,8 +460,9 @@ func (m *Machine) receiveUpdate(now time.Duration, from *identity.Member, u *upd
 	if u.version.Compare(m.latest) >= 0 {
 		m.latest = u.version
 	}
+	next := u.version.Compare(m.table.Version) > 0 || follows && u.version.Node == from.Node && m.table.Version.Node != from.Node
 	switch {
-	case u.version.Compare(m.table.Version) > 0 && (u.base == m.table.Version || u.base == Version{}):
+	case next && (u.base == m.table.Version || u.base == Version{}):
 		from := &m.table
 		if u.base == (Version{}) {
 			from = &Table{}

@@ -5,6 +5,7 @@ package groups_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -395,3 +396,93 @@ func TestLeaveIsKnown(t *testing.T) {
 	w.drop = nil
 	w.await(10*time.Second, "leave", n.m.Drained)
 }
+
+// TestStartAndStopInOneStep checks that a step whose first table starts an instance and whose second
+// table ends it does neither. The driver stops instances before it starts others, so such an instance
+// would run without an end.
+func TestStartAndStopInOneStep(t *testing.T) {
+	t.Parallel()
+	self := identity.Node{Name: "a", UID: 1}
+	m := groups.New(groups.Config{Self: self, RetryInterval: retry, ScaleAfter: time.Minute, RemovalMargin: func(int) time.Duration { return margin }})
+	view := groups.Members{Members: []identity.Member{{Node: self, Status: identity.Up, UpNumber: 1}}, Seen: []identity.Node{self}}
+	m.Step(0, groups.Declare{Groups: []groups.Declaration{fixed("w", 1, true)}})
+	m.Step(0, groups.StartCoordinator{})
+	id := groups.Instance{Group: "w"}
+	if out := m.Step(0, view); len(out.Start) != 1 || out.Start[0].Instance != id {
+		t.Fatalf("the first step starts %v, want %v", out.Start, id)
+	}
+	suspended := view
+	suspended.Suspended = true
+	if out := m.Step(time.Second, suspended); !slices.Equal(out.Stop, []groups.Instance{id}) {
+		t.Fatalf("the suspended node stops %v, want %v", out.Stop, id)
+	}
+	m.Step(time.Second, groups.Ended{Instance: id})
+	if err := m.Rescale("w", 2); err != nil { // the instance has to end before there are two
+		t.Fatal(err)
+	}
+	starts := m.Step(2*time.Second, view)
+	if len(starts.Stop) != 0 {
+		t.Errorf("the step stops %v, which does not run yet", starts.Stop)
+	}
+	running := map[int]bool{}
+	for _, s := range starts.Start {
+		running[s.Nr] = s.Count == 2 && !running[s.Nr]
+	}
+	if !maps.Equal(running, map[int]bool{0: true, 1: true}) {
+		t.Errorf("the step starts %v, want the two instances of the next table", starts.Start)
+	}
+}
+
+// TestRepeatedUpNumber checks that the tables of a coordinator reach all nodes although it has the
+// number of the last coordinator. The number is assigned again if the last node with the role was
+// removed, and the members without the role have lower numbers.
+func TestRepeatedUpNumber(t *testing.T) {
+	t.Parallel()
+	node := func(name string, uid uint64, up int32, roles ...string) identity.Member {
+		return identity.Member{Node: identity.Node{Name: name, UID: uid}, Status: identity.Up, UpNumber: up, Roles: roles}
+	}
+	proxy, first, next := node("p", 1, 1), node("z", 2, 2, "r"), node("a", 3, 2, "r")
+	machines := map[identity.Node]*groups.Machine{}
+	declare := fixed("g", 1, false)
+	now := time.Duration(0)
+	var step func(n identity.Node, in groups.Input)
+	step = func(n identity.Node, in groups.Input) {
+		for _, message := range machines[n].Step(now, in).Send {
+			if machines[message.To] != nil {
+				step(message.To, groups.Received{From: n, Data: message.Data})
+			}
+		}
+	}
+	for _, o := range []identity.Member{proxy, first, next} {
+		machines[o.Node] = groups.New(groups.Config{Self: o.Node, Role: "r", RetryInterval: retry, ScaleAfter: time.Minute, RemovalMargin: func(int) time.Duration { return margin }})
+		declare.Hosts = o.HasRole("r")
+		step(o.Node, groups.Declare{Groups: []groups.Declaration{declare}})
+	}
+	live := func(lead identity.Member) {
+		all := []identity.Member{proxy, lead}
+		slices.SortFunc(all, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
+		seen := []identity.Node{all[0].Node, all[1].Node}
+		step(proxy.Node, groups.Members{Members: all, Seen: seen})
+		step(lead.Node, groups.Members{Members: all, Seen: seen})
+		step(lead.Node, groups.StartCoordinator{})
+		for range 10 {
+			now += refresh
+			step(proxy.Node, groups.Tick{})
+			step(lead.Node, groups.Tick{})
+			step(lead.Node, groups.Ready{Instance: groups.Instance{Group: "g"}})
+		}
+		table := machines[proxy.Node].Table()
+		if want := machines[lead.Node].Table().Version; table.Version != want || want.Node != lead.Node {
+			t.Fatalf("the proxy has table %v, want %v", table, want)
+		}
+		if g := table.Find("g"); g == nil || len(g.Slots) != 1 || g.Slots[0].Node != lead.Node {
+			t.Errorf("the proxy has table %v, want one that names %v", table, lead.Node)
+		}
+	}
+	live(first)
+	delete(machines, first.Node)
+	live(next)
+}
+
+// refresh is at least the time between two reports of a node without the role.
+const refresh = 5 * retry
