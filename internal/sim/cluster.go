@@ -362,7 +362,7 @@ func (c *cluster) live() {
 	c.data.begin()
 	c.shard.begin()
 	c.group.begin()
-	if !c.converge("comes-up", time.Minute, c.unsettled) {
+	if !c.converge("comes-up", 2*time.Minute, c.unsettled) {
 		return
 	}
 	begun := c.w.Now()

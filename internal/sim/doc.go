@@ -78,7 +78,8 @@
 // of package sharding. The callers of these commands receive the error.
 //
 // In half of the seeds, shards have one or two standbys: nodes follow the journal, some of them slowly.
-// In a quarter of the seeds moves begin at once, and in a quarter each shard needs a lease. The
+// In a quarter of the seeds moves begin at once, and in a quarter each shard needs a lease, but not
+// where only planned moves happen: with either option, a planned move may refuse commands. The
 // simulator also checks these rules:
 //
 //   - A shard whose home was removed does not go to a node that has applied less of the journal than a

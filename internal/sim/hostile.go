@@ -362,7 +362,11 @@ func leaseOwner(c *cluster) bool {
 		h.kill()
 		name := h.p.Node().Name
 		c.notRestarted[name] = true
-		c.runFault(time.Minute, name+" may start again", func() { delete(c.notRestarted, name) })
+		c.runFault(time.Minute, name+" may start again", func() {
+			if !c.shuttingDown {
+				delete(c.notRestarted, name)
+			}
+		})
 	}
 	crash(others[0])
 	lease := owner.lease(c.plan.Config.Cluster + "-downing")

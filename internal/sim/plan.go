@@ -233,7 +233,7 @@ func required(table, row string) uint64 {
 		return never // no other node writes in its term
 	case "refused: " + shardcore.NoShard.String(), "refused: " + shardcore.NotHome.String():
 		return never // senders respect the number of shards, and a command rarely meets two regions that are not the home
-	case "node: exit timed out":
+	case "node: exit timed out", "shard message: retired":
 		return never
 	case "dropped: " + membership.DropUnknown.String(), "data dropped: " + replication.DropPruned.String(), "data dropped: " + replication.DropTooLarge.String():
 		return never // no node sends a welcome to another node, few deltas arrive that late, and the limit of a value is below that of a message

@@ -137,9 +137,20 @@ func (s *shardNode) countRepeat(row string, subject ...any) {
 	s.sentRequests[key] = true
 }
 
+// hostedBy records a reply to Host.
+func (s *shardNode) hostedBy(from identity.Node, shards []shardcore.Shard) {
+	for _, n := range shards {
+		delete(s.sentRequests, "host again"+fmt.Sprint(from, n))
+	}
+}
+
 func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Message) {
 	switch m.Kind {
-	case coordinator.Host, coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
+	case coordinator.Host: // each has its own round
+		if len(m.Shards) > 0 {
+			s.countRepeat("host again", to, m.Shards[0])
+		}
+	case coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
 		s.countRepeat(m.Kind.String()+" again", to, m.Term, m.Round, m.Shards[:min(1, len(m.Shards))])
 	default:
 	}
@@ -252,8 +263,8 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	if moves.IntN(2) == 0 {
 		p.Config.Coordinator.Standbys = 1 + moves.IntN(2)
 	}
-	p.Config.Coordinator.HandOffAtOnce = moves.IntN(4) == 0
-	p.Config.Shard.Lease = moves.IntN(4) == 0
+	p.Config.Coordinator.HandOffAtOnce = moves.IntN(4) == 0 && !p.Calm // a leaving node may refuse commands in transit
+	p.Config.Shard.Lease = moves.IntN(4) == 0 && !p.Calm               // a shard that waits for its lease refuses commands at a hand-off
 	p.Config.Region.Settings = coordinator.Settings{
 		Shards: p.Shards, Routing: 1, Role: shardRole, State: storeKind(true, p.Replicated), Remember: storeKind(remember, p.ReplicatedMemory),
 	}

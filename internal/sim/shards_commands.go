@@ -163,7 +163,6 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 		s.h.violate("delivered-in-order", "command %d is refused: delivered before %t, refused before %t", nr, l.delivered, l.refused)
 	case d.plan.Calm && s.gaveUp(&r):
 		d.answeredSoon(nr)
-	case d.plan.Calm && d.plan.Config.Coordinator.HandOffAtOnce && r.Reason == shardcore.NotHome: // its shard moves again
 	case d.plan.Calm && (!s.forced || r.Reason != shardcore.Stopped):
 		s.h.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
 	}

@@ -261,6 +261,9 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	}
 	s.setFollowed()
 	s.responded(m.From, &msg)
+	if msg.Kind == coordinator.Hosted {
+		s.hostedBy(m.From, msg.Shards)
+	}
 	e := s.m.Step(s.h.p.Now(), in)
 	if !msg.Kind.ToCoordinator() && lowerTermsAreRefused(s, m.From, msg, &e) {
 		s.askedAt = shardcore.Never

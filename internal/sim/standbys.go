@@ -192,8 +192,9 @@ func (s *shardNode) promotes(c *coordinator.Change) {
 
 func (s *shardNode) mayPromote(state *coordinator.State, shard shardcore.Shard, to identity.Node, was removal) {
 	d, chosen := s.d, s.d.byNode[to]
-	probes := s.promotions.probes[was.probes:]
-	if _, pinned := state.Pin(shard); pinned || chosen == nil || chosen.standby == nil || len(probes) == 0 {
+	// A probe does not wait for a region that has not replied to the one before.
+	probes := s.promotions.probes[max(0, was.probes-1):]
+	if _, pinned := state.Pin(shard); pinned || chosen == nil || chosen.standby == nil || len(s.promotions.probes) == was.probes {
 		return
 	}
 	nodes := []identity.Node{was.node}
