@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/hash"
 )
 
 // points is the number of points of each region on the ring.
@@ -105,10 +106,4 @@ func (h *Hashing) owner(s Shard) (identity.Node, bool) {
 	return h.ring[i%len(h.ring)].node, true
 }
 
-// mix is the finalizer of SplitMix64, a bijection that spreads the bits of a number.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+func mix(x uint64) uint64 { return hash.Mix(x + hash.Golden) }

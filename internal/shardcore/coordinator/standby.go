@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hash"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -41,10 +42,7 @@ func heavier(a, b uint64, na, nb identity.Node) bool {
 func weight(shard Shard, n identity.Node) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(n.Name)) // it never returns an error
-	x := h.Sum64() + uint64(shard)*0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return hash.Mix(h.Sum64() + uint64(shard)*hash.Golden)
 }
 
 // promoted returns the standby that becomes the home of a shard after the removal of another home: the
