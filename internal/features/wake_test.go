@@ -5,10 +5,12 @@ package features_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
 )
@@ -19,31 +21,69 @@ func TestWorkContinuesAfterRestart(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, db store.DB) {
 		t.Helper()
-		f, ctx, texts := startNodes(t, db, 0), within(t), make(chan string, 10)
-		start := func() *sharding.Region[reminder] {
-			i := f.add(nil) //nolint:contextcheck // the node has a context of its own
-			r, err := sharding.Host(ctx, f.nodes[i], f.runtimes[i], reminderType(texts), sharding.Options{Shards: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
-		first := start()
-		if _, err := eventsourcing.Ask(ctx, first.Ref("milk"), remind{To: "home"}); err != nil { // no node has notebooks
-			t.Fatal(err)
-		}
-		if _, err := eventsourcing.Ask(ctx, first.Ref("tea"), remind{Due: time.Now().Add(time.Second)}); err != nil {
-			t.Fatal(err)
-		}
-		f.crash(f.nodes[0])
-		closeRuntime(t, f.runtimes[0])
-		f.nodes, f.runtimes = nil, nil // the next node has the name of the crashed one
-		start()
-		if _, err := sharding.Host(ctx, f.nodes[0], f.runtimes[0], notebookType(texts), sharding.Options{Shards: 4}); err != nil {
-			t.Fatal(err)
-		}
-		wantTexts(t, texts, "milk", "tea")
+		testWorkAfterRestart(t, db, reminderType, eventsourcing.HostOptions{})
 	})
+}
+
+// The index is in the journal of the runtime, also if the type has a store of its own.
+func TestWorkOfStoreOfATypeContinues(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, db store.DB) {
+		t.Helper()
+		shared, err := inmem.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		testWorkAfterRestart(t, shared, reminderType, eventsourcing.HostOptions{Store: db})
+		if highest, err := db.Journal().HighestSequenceNr(within(t), "reminder|milk"); highest == 0 || err != nil {
+			t.Errorf("the store of the type has %d events of a reminder, %v, want some", highest, err)
+		}
+	})
+}
+
+// The index holds the IDs of entities, also if their persistence IDs are their own.
+func TestWorkOfAdoptedHistoriesContinues(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, db store.DB) {
+		t.Helper()
+		testWorkAfterRestart(t, db, func(late chan<- string) eventsourcing.Type[reminder, reminderEvent] {
+			typ := reminderType(late)
+			typ.PersistenceID = func(id string) string { return "old-" + id }
+			typ.EntityID = func(persistenceID string) (string, bool) { return strings.CutPrefix(persistenceID, "old-") }
+			return typ
+		}, eventsourcing.HostOptions{})
+		if highest, err := db.Journal().HighestSequenceNr(within(t), "old-milk"); highest == 0 || err != nil {
+			t.Errorf("the journal has %d events of a reminder, %v, want some", highest, err)
+		}
+	})
+}
+
+func testWorkAfterRestart(t *testing.T, db store.DB, reminders func(chan<- string) eventsourcing.Type[reminder, reminderEvent], host eventsourcing.HostOptions) {
+	t.Helper()
+	f, ctx, texts := startNodes(t, db, 0), within(t), make(chan string, 10)
+	start := func() *sharding.Region[reminder] {
+		i := f.add(nil) //nolint:contextcheck // the node has a context of its own
+		r, err := sharding.Host(ctx, f.nodes[i], f.runtimes[i], reminders(texts), sharding.Options{Shards: 4, Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := start()
+	if _, err := eventsourcing.Ask(ctx, first.Ref("milk"), remind{To: "home"}); err != nil { // no node has notebooks
+		t.Fatal(err)
+	}
+	if _, err := eventsourcing.Ask(ctx, first.Ref("tea"), remind{Due: time.Now().Add(time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	f.crash(f.nodes[0])
+	closeRuntime(t, f.runtimes[0])
+	f.nodes, f.runtimes = nil, nil // the next node has the name of the crashed one
+	start()
+	if _, err := sharding.Host(ctx, f.nodes[0], f.runtimes[0], notebookType(texts), sharding.Options{Shards: 4}); err != nil {
+		t.Fatal(err)
+	}
+	wantTexts(t, texts, "milk", "tea")
 }
 
 // After a node of three has crashed, the work of its entities continues on the other nodes without a
