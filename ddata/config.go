@@ -14,6 +14,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -99,8 +100,8 @@ type Config struct {
 	// Changes that are dropped from the log reach those nodes as whole values. Defaults to 10,000.
 	MaxLog int
 
-	// Logger receives the log. A handler that blocks delays the replicator. Defaults to the logger
-	// of the node, which does not block.
+	// Logger receives the log. A handler that blocks delays the replicator; a line whose handler panics
+	// is lost. Defaults to the logger of the node, which does not block.
 	Logger *slog.Logger
 	// Observer receives requests and statistics. Optional.
 	Observer Observer
@@ -114,6 +115,7 @@ func (c Config) withDefaults(node *cluster.Node) Config {
 	if c.Logger == nil {
 		c.Logger = node.Logger()
 	}
+	c.Logger = slog.New(loop.SafeHandler(c.Logger.Handler())) // a panic in a turn would end the replicator
 	return c
 }
 

@@ -85,9 +85,14 @@
 // enough nodes. The parts merge their updates when the partition heals. A node that was removed
 // from the cluster must restart with a new replicator; changes that only this node had are lost
 // unless they are durable. If a disk fails, requests that wait for it return ErrStore. If the
-// function of an update panics, nothing has changed. A replicator that has ended cannot be started
-// again on its node: the new replicator would number its changes from 1 again, and other nodes
-// would ignore these changes as known.
+// function of an update panics, nothing has changed. Panics of data types, observers, stores and log
+// handlers fail one operation. Only a defect of this package, or a function of an update that calls
+// runtime.Goexit (as testing.T.FailNow does), ends a replicator on a node that continues: Done is closed,
+// Err returns the reason, open requests fail with ErrStopped, and subscriptions end. A replicator that
+// has ended cannot be started again on its node: the new replicator would number its changes from 1
+// again, and other nodes would ignore these changes as known. Its state may be inconsistent, so it
+// is not restarted in place either. A program that needs the data ends its node when Done is closed, and
+// restarts it as a new incarnation.
 //
 // # Shutdown
 //

@@ -6,9 +6,11 @@ package ddata_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -572,6 +574,44 @@ func TestSecondStartIsRefused(t *testing.T) {
 		r := w.replicate(again, ddata.Config{})
 		w.must(w.add(r, visits, ddata.WriteAll(), 3))
 		w.want(rs[0], visits, ddata.ReadLocal(), 8)
+	})
+}
+
+// panickingHandler is a log handler that panics.
+type panickingHandler struct{ lines *atomic.Int64 }
+
+func (panickingHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h panickingHandler) Handle(context.Context, slog.Record) error {
+	h.lines.Add(1)
+	panic("oh")
+}
+func (h panickingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h panickingHandler) WithGroup(string) slog.Handler      { return h }
+
+// A panic of an update function, of a log handler or of an observer fails neither the replicator nor
+// later requests.
+func TestPanicsDoNotStopReplication(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		var lines atomic.Int64
+		r := w.replicate(nodes[0], ddata.Config{
+			MaxEntry: 4096, Logger: slog.New(panickingHandler{&lines}), Observer: ddata.Observer{Request: func(ddata.RequestInfo) { panic("oh") }},
+		})
+		other := w.replicate(nodes[1], ddata.Config{MaxEntry: 4096})
+		_, err := ddata.Update(w.Context(), r, visits, ddata.WriteAll(), func(crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
+		w.wantErr(err, ddata.ErrModify)
+		before := lines.Load()
+		_, err = ddata.Update(w.Context(), r, cart, ddata.WriteAll(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+			return s.Add(r.Self(), strings.Repeat("x", 3500)) // logged: it approaches MaxEntry
+		})
+		w.must(err)
+		if lines.Load() == before {
+			t.Error("the replicator has logged nothing")
+		}
+		w.must(w.add(r, visits, ddata.WriteAll(), 1))
+		w.want(other, visits, ddata.ReadLocal(), 1)
+		w.must(r.Err())
 	})
 }
 

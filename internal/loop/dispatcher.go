@@ -127,8 +127,12 @@ func (d *Dispatcher) Close(atMost time.Duration) {
 // a slow handler blocks no caller.
 func (d *Dispatcher) Handler(next slog.Handler) slog.Handler { return logHandler{d, next} }
 
+// SafeHandler returns a slog.Handler that contains the panics of next. A line whose handler panics is
+// lost.
+func SafeHandler(next slog.Handler) slog.Handler { return logHandler{nil, next} }
+
 type logHandler struct {
-	dispatcher *Dispatcher
+	dispatcher *Dispatcher // nil for the caller's goroutine
 	next       slog.Handler
 }
 
@@ -141,6 +145,9 @@ func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	if h.dispatcher == nil {
+		return panics.Catch(func() error { return h.next.Handle(ctx, r) })
+	}
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.dispatcher.Do(func() { _ = h.next.Handle(ctx, r) }) // there is no other place to report it
 	return nil
