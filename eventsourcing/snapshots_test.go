@@ -417,6 +417,38 @@ func TestDeletionsOfTwoProcesses(t *testing.T) {
 	})
 }
 
+// TestDeletionDuringAppend checks that an event that is stored during the deletion of a snapshot does not
+// count as deleted.
+func TestDeletionDuringAppend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).withSignals().open()
+		defer s.close()
+		for _, text := range []string{"1", "2"} {
+			s.mustAsk(addLines(text))
+			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+			synctest.Wait()
+		}
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
+		synctest.Wait()
+		s.take()
+		s.expectStored()
+
+		highest := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.At(1)) }))
+		<-highest.Struck() // event 3 was not found
+		s.mustAsk(addLines("3"))
+		highest.Release()
+		synctest.Wait()
+		if h, ok := s.take()[0].(eventsourcing.SnapshotsDeleted); !ok {
+			t.Errorf("the signal is %+v, want SnapshotsDeleted", h)
+		}
+		s.expectSaved(2)
+		s.reopen()
+		expect(t, s.mustAsk(recall), nil, "1 2 3")
+	})
+}
+
 // localStore is a snapshot store that is local to one node of a cluster.
 type localStore struct{ *snapshottest.Faulty }
 
