@@ -240,7 +240,7 @@ func TestUndecodableEvents(t *testing.T) {
 		"account|8": {SequenceNr: 1, Manifest: "deposited", Payload: []byte{0xc1, 0xff}},
 		"cart|1":    {SequenceNr: 1, Manifest: "added", Payload: []byte("{}")},
 	} {
-		if err := b.journal.Append(t.Context(), []journal.Write{{ID: id, Writer: "w", Events: []journal.Event{e}}}); err != nil {
+		if err := errors.Join(b.journal.Append(t.Context(), []journal.Write{{ID: id, Writer: "w", Events: []journal.Event{e}}})...); err != nil {
 			t.Fatal(err)
 		}
 	}

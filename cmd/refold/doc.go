@@ -14,6 +14,7 @@
 //	refold ddata diff --cluster NAME   compares the replicated data of all nodes
 //	refold ddata disk stat --dir DIR   reads the replicated data of stopped nodes
 //	refold shards --cluster NAME       prints the shards and entities of each node
+//	refold console --cluster NAME      serves a console in the browser
 //	refold groups --cluster NAME       prints the nodes of groups and workers
 //	refold remove-sharding-data TYPE   lists, or with --yes removes, the data of sharding in a journal
 //	refold bench persist --json        measures a figure and compares it with its goal
