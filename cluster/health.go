@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/refold-io/refold/internal/probe"
 )
 
 // stuckAfter is how long the loop may be blocked before Live reports an error.
@@ -60,22 +62,5 @@ func (n *Node) Ready() error {
 // with 503 and the reason. The node is ready if Ready and all given checks return nil. The checks
 // must not block.
 func (n *Node) Health(ready ...func() error) http.Handler {
-	probe := func(checks ...func() error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.Header().Set("Cache-Control", "no-store")
-			for _, check := range checks {
-				if err := check(); err != nil {
-					w.WriteHeader(http.StatusServiceUnavailable)
-					_, _ = fmt.Fprintln(w, err)
-					return
-				}
-			}
-			_, _ = fmt.Fprintln(w, "ok")
-		}
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /live", probe(n.Live))
-	mux.HandleFunc("GET /ready", probe(append([]func() error{n.Ready}, ready...)...))
-	return mux
+	return probe.Health(n.Live, append([]func() error{n.Ready}, ready...)...)
 }

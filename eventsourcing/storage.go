@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"reflect"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
@@ -18,6 +19,7 @@ type storage struct {
 	journal   journal.Journal     // with a circuit breaker; nil for none
 	snapshots snapshot.Store      // with a circuit breaker; nil for none
 	writer    *groupcommit.Writer // nil without a journal
+	broken    atomic.Bool         // the circuit breaker of the journal is open
 }
 
 // openStorage puts circuit breakers around the journal and the snapshot store, and starts the writer.
@@ -27,7 +29,13 @@ func (r *Runtime) openStorage(db store.DB) (*storage, error) {
 		return s, nil
 	}
 	journalBreaker, snapshotBreaker := r.cfg.JournalBreaker, r.cfg.SnapshotBreaker
-	journalBreaker.OnChange = observeEach(r, journalBreaker.OnChange)
+	changed := observeEach(r, journalBreaker.OnChange)
+	journalBreaker.OnChange = func(open bool) {
+		s.broken.Store(open)
+		if changed != nil {
+			changed(open)
+		}
+	}
 	snapshotBreaker.OnChange = observeEach(r, snapshotBreaker.OnChange)
 	if saved := db.Snapshots(); saved != nil {
 		guarded, err := snapshot.WithBreaker(saved, snapshotBreaker)
