@@ -254,6 +254,12 @@ func (*origin) Untake() {}
 // Context implements hosting.Caller.
 func (o *origin) Context() context.Context { return o.ctx }
 
+// Attempt implements hosting.Numbered.
+func (o *origin) Attempt() int { return o.attempt }
+
+// SetAttempt implements hosting.Numbered.
+func (o *origin) SetAttempt(n int) { o.attempt = n }
+
 // background returns a context that is cancelled with life and has the values of the origin's
 // context.
 func (o *origin) background(life context.Context) context.Context {

@@ -25,6 +25,9 @@ var errMalformed = errors.New("sharding: malformed")
 // wireVersion is the version of the encodings of this package: see package wire.
 const wireVersion = 0x10
 
+// deliveryVersion is the version of an encoded command with the number of its transmission.
+const deliveryVersion = wireVersion | 1
+
 // Limits of the parts of a command. A longer trace context is omitted.
 const (
 	maxTrace    = 4 << 10
@@ -106,9 +109,13 @@ func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint
 	if len(trace) > 0 && len(trace) <= maxTrace {
 		flags |= withTrace
 	}
+	version, attempt := byte(wireVersion), m.Attempt()
+	if attempt > 0 {
+		version = deliveryVersion
+	}
 	self := s.node.Self()
 	dst := make([]byte, 0, len(self.Name)+len(trace)+len(e.manifest)+len(e.payload)+64)
-	dst = append(dst, wireVersion, flags)
+	dst = append(dst, version, flags)
 	if flags&withReplyAddress != 0 {
 		dst = wire.AppendNode(dst, self)
 		dst = binary.AppendUvarint(dst, number)
@@ -123,7 +130,11 @@ func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint
 	dst = binary.AppendUvarint(dst, uint64(len(e.manifest)))
 	dst = append(dst, e.manifest...)
 	dst = binary.AppendUvarint(dst, uint64(len(e.payload)))
-	return append(dst, e.payload...)
+	dst = append(dst, e.payload...)
+	if attempt > 0 {
+		dst = binary.AppendUvarint(dst, uint64(attempt))
+	}
+	return dst
 }
 
 // replyAddress identifies the caller of a command: the node, and the number of the ask on that
@@ -143,11 +154,12 @@ type incomingCommand struct {
 	trace       []byte
 	manifest    string
 	payload     []byte
+	attempt     int // number of the transmission of a delivery, 0 for other commands
 }
 
 // decodeCommand decodes the result of appendCommand. The error matches errMalformed.
 func decodeCommand(b []byte) (a incomingCommand, err error) {
-	r := wire.NewReader(b, wireVersion, maxPayload, errMalformed)
+	r := wire.NewReader(b, deliveryVersion, maxPayload, errMalformed)
 	flags := r.Byte("flags")
 	if flags&withReplyAddress != 0 {
 		a.replyTo = replyAddress{r.Node(), r.Uint(1<<63, "number")}
@@ -160,6 +172,9 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 	}
 	a.manifest = string(r.Bytes(r.Count(maxManifest, 1, "bytes of a name"), "name"))
 	a.payload = r.Bytes(r.Count(maxPayload, 1, "bytes of a command"), "command")
+	if r.Minor() > 0 {
+		a.attempt = int(r.Uint(1<<31-1, "attempt")) //nolint:gosec // at most 2^31-1
+	}
 	if err := r.End(); err != nil {
 		return incomingCommand{}, err
 	}
@@ -203,6 +218,9 @@ func (c *decodedCommand) decode(s *shell, id string, body []byte) {
 		reply = func(value any, err error) { s.sendReply(to, value, err) }
 	}
 	c.message = s.carrier.NewMessage(ctx, id, command, deadline, reply, &c.charge)
+	if a.attempt > 0 {
+		c.message.SetAttempt(a.attempt)
+	}
 }
 
 func (s *shell) traceContext(trace []byte) context.Context {

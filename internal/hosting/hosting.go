@@ -120,6 +120,12 @@ type Caller interface {
 	Context() context.Context
 }
 
+// Numbered is a Caller that carries the number of a transmission: see Message.Attempt.
+type Numbered interface {
+	Attempt() int
+	SetAttempt(n int)
+}
+
 // Asker is a Caller that waits for the reply.
 type Asker interface {
 	Caller
@@ -176,6 +182,22 @@ func (m Message) Context() context.Context {
 		return c.Context()
 	}
 	return context.Background()
+}
+
+// Attempt returns the number of the transmission of a command that a part sends, as in Send. It is 0
+// for other commands.
+func (m Message) Attempt() int {
+	if c, ok := m.env.Caller.(Numbered); ok {
+		return c.Attempt()
+	}
+	return 0
+}
+
+// SetAttempt sets the number of the transmission of a message that has arrived from another node.
+func (m Message) SetAttempt(n int) {
+	if c, ok := m.env.Caller.(Numbered); ok {
+		c.SetAttempt(n)
+	}
 }
 
 // Take claims the message before it is sent to another node. A caller that stops waiting after this
