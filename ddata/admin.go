@@ -155,12 +155,16 @@ func (s *router) handleAdmin(ctx context.Context, _ string, request *adminReques
 	return reply, err
 }
 
+// replicators returns the replicators of the node, sorted by name.
+func (s *router) replicators() []*Replicator {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Replicator) int { return cmp.Compare(a.cfg.Name, b.cfg.Name) })
+}
+
 // adminStats returns the statistics of all replicators whose names are greater than after.
 func (s *router) adminStats(ctx context.Context, after string) (reply adminReply, err error) {
-	s.mu.RLock()
-	all := slices.SortedFunc(maps.Values(s.byName), func(a, b *Replicator) int { return cmp.Compare(a.cfg.Name, b.cfg.Name) })
-	s.mu.RUnlock()
-	for _, r := range all {
+	for _, r := range s.replicators() {
 		switch {
 		case r.cfg.Name <= after:
 			continue

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
@@ -40,7 +41,9 @@ type RequestInfo struct {
 
 // Stats are the statistics of a replicator since its start.
 type Stats struct {
-	Protocol ProtocolStats
+	// Replicator is the name of the replicator.
+	Replicator string
+	Protocol   ProtocolStats
 	// Digest is the digest of all data on this node: nodes with the same digest hold the same data.
 	Digest string
 	// Replicas is the number of nodes that count in a quorum.
@@ -111,11 +114,28 @@ func protocolStats(c *replication.Counters) ProtocolStats {
 // Stats returns the statistics. It computes the digests of all keys that have changed since the
 // last comparison with another node. The error is that of ctx, or matches ErrStopped.
 func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
-	err = r.digested(ctx, func() { s = r.stats() })
+	err = r.digested(ctx, func() { s, s.Digest = r.stats(), r.machine.Root().String() })
 	if err != nil {
 		err = fmt.Errorf("ddata: statistics of %q: %w", r.cfg.Name, err)
 	}
 	return s, err
+}
+
+// StatsOf returns the statistics of all replicators of a node, sorted by name. The digests are empty,
+// because their computation takes time. Replicators that end during the call are omitted. The error
+// is that of ctx.
+func StatsOf(ctx context.Context, node *cluster.Node) ([]Stats, error) {
+	var all []Stats
+	for _, r := range routerOf(node).replicators() {
+		var s Stats
+		switch err := r.call(ctx, func() { s = r.stats() }); {
+		case err == nil:
+			all = append(all, s)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("ddata: statistics of %q on %v: %w", r.cfg.Name, node.Self(), err)
+		}
+	}
+	return all, nil
 }
 
 // maxRefreshes is the number of turns after which all remaining digests are computed in one turn.
@@ -137,11 +157,11 @@ func (r *Replicator) digested(ctx context.Context, f func()) error {
 	}
 }
 
-// stats returns the statistics. It needs the turn.
+// stats returns the statistics without the digest. It needs the turn.
 func (r *Replicator) stats() Stats {
 	m := r.machine
 	s, counters := r.count, m.Counters()
-	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), m.Root().String(), m.ReplicaCount(), m.Synced()
+	s.Replicator, s.Protocol, s.Replicas, s.Synced = r.cfg.Name, protocolStats(&counters), m.ReplicaCount(), m.Synced()
 	s.Malformed, s.Subscribers = counters.Malformed+r.router.unknown.Load(), r.subs.Len()
 	if r.writer != nil {
 		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()

@@ -253,21 +253,27 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 			a.Shards++
 			a.Entities += c.Entities
 		}
-		c := m.LocalCoordinator()
-		if c == nil {
-			return
-		}
-		state, _ := c.State()
-		var pins []AdminPin
-		for _, p := range state.Pins() {
-			home, _ := state.Home(p.Shard)
-			pins = append(pins, AdminPin{p.Shard, p.Node, home.Name})
-		}
-		a.CoordinatorState = &AdminCoordinator{
-			Pins: pins, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
-		}
+		a.CoordinatorState = s.coordinatorState()
 	})
 	return a, err
+}
+
+// coordinatorState returns the state of the coordinator, nil unless this node runs it. The loop calls
+// it.
+func (s *shell) coordinatorState() *AdminCoordinator {
+	c := s.machine.LocalCoordinator()
+	if c == nil {
+		return nil
+	}
+	state, _ := c.State()
+	var pins []AdminPin
+	for _, p := range state.Pins() {
+		home, _ := state.Home(p.Shard)
+		pins = append(pins, AdminPin{p.Shard, p.Node, home.Name})
+	}
+	return &AdminCoordinator{
+		Pins: pins, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
+	}
 }
 
 // adminEntities returns a page of the IDs of running entities of a shard. It begins with the first

@@ -378,6 +378,12 @@ func (s *shell) reportDropped(id string, asked bool, err error) {
 
 func (s *shell) logNote(n *coordinator.Note) {
 	level := slog.LevelDebug
+	switch n.Kind { //nolint:exhaustive // the other notes are not counted
+	case coordinator.HandOffDone:
+		s.handedOff += uint64(len(n.Shards))
+	case coordinator.HandOffFailed:
+		s.notHandedOff += uint64(len(n.Shards))
+	}
 	switch n.Kind {
 	case coordinator.Ignored:
 		s.router.undeliverable.Add(1)

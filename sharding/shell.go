@@ -78,6 +78,8 @@ type shell struct {
 	closed             bool                        // Region.Close has ended: Host may start the next region
 	refusalNotified    bool                        // refusal is closed
 	outageLogged       bool                        // an outage of the coordinator is logged
+	handedOff          uint64                      // see Stats
+	notHandedOff       uint64
 	throttle           loop.Throttle[logKind]
 
 	background    sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -162,6 +163,67 @@ func (s *shell) presenceAt(ctx context.Context, home identity.Node, id string) (
 		return p, false, fmt.Errorf("query the home %v: %w", home, err)
 	}
 	return decodePresence(b)
+}
+
+// Stats are the figures of a region or a proxy on its node, for monitoring. Counters begin with the
+// start of the region.
+type Stats struct {
+	// Type is the name of the entity type.
+	Type string
+	// Proxy reports that the node hosts no shards of the type. Registered reports whether the region
+	// is registered with a coordinator.
+	Proxy, Registered bool
+	// Shards is the number of hosted shards. Entities counts their running and starting entities.
+	Shards, Entities int
+	// Prepared, Waiting, Queued, Unanswered, Dropped and OverBudget are those of State.
+	Prepared, Waiting                       int
+	Queued, Unanswered, Dropped, OverBudget uint64
+	// HandedOff counts the shards that coordinators on this node have taken from their homes.
+	// NotHandedOff counts the shards that stayed because a node did not respond in time.
+	HandedOff, NotHandedOff uint64
+	// Coordinator is the state of the coordinator of the type, nil unless the node runs it.
+	Coordinator *AdminCoordinator
+}
+
+// StatsOf returns the figures of all regions and proxies of a node, sorted by type. Regions that end
+// during the call are omitted. The error is that of ctx.
+func StatsOf(ctx context.Context, node *cluster.Node) ([]Stats, error) {
+	rt := routerOf(node)
+	var all []Stats
+	for _, name := range rt.types() {
+		s := rt.find(name)
+		if s == nil {
+			continue
+		}
+		stats, err := s.stats(ctx)
+		switch {
+		case err == nil:
+			all = append(all, stats)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("sharding: statistics of type %q on %v: %w", name, node.Self(), err)
+		}
+	}
+	return all, nil
+}
+
+func (s *shell) stats(ctx context.Context) (st Stats, err error) {
+	st = Stats{Type: s.name, Proxy: s.proxy}
+	if err = s.call(ctx, func() {
+		st.Registered, st.Waiting = s.machine.Registered(), s.machine.Waiting()
+		st.HandedOff, st.NotHandedOff = s.handedOff, s.notHandedOff
+		for _, c := range s.counts() {
+			st.Shards++
+			st.Entities += c.Entities
+		}
+		st.Coordinator = s.coordinatorState()
+	}); err != nil {
+		return Stats{}, err
+	}
+	if s.standbys != nil {
+		_, st.Prepared = s.host().Followed()
+	}
+	st.Queued, st.Unanswered, st.Dropped, st.OverBudget = s.queuedTotal.Load(), s.unanswered.Load(), s.dropped.Load(), s.overBudget.Load()
+	return st, nil
 }
 
 func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {

@@ -114,7 +114,7 @@ func accountType(unconfirmed bool) eventsourcing.Type[Account, Event] {
 		Name: "account",
 		New:  func(string) *Account { return &Account{unconfirmed: unconfirmed} },
 		Commands: eventsourcing.Commands(
-			eventsourcing.On("", (*Account).deposit), eventsourcing.On("", (*Account).transfer), eventsourcing.On("", (*Account).credit),
+			eventsourcing.On("deposit", (*Account).deposit), eventsourcing.On("transfer", (*Account).transfer), eventsourcing.On("credit", (*Account).credit),
 		),
 		Parts: eventsourcing.Parts(delivery.SendsWith("Transfers", (*Account).transfers, delivery.Options{Interval: time.Hour}, (*Account).answered)),
 		Apply: (*Account).apply,

@@ -13,43 +13,31 @@
 //		return err
 //	}
 //	defer telemetry.Watch(rt)()
+//	defer telemetry.WatchNode(node)() // in a cluster
 //
 // # Metrics
 //
-//	instrument                   kind           unit        attributes
-//	refold.command.duration      histogram      s           entity type, command type, outcome, error type
-//	refold.command.stashed       counter        {command}   entity type, command type, stash reason
-//	refold.commit.duration       histogram      s
-//	refold.commit.writes         histogram      {write}
-//	refold.commit.events         histogram      {event}
-//	refold.commit.size           histogram      By
-//	refold.commit.failed_writes  counter        {write}
-//	refold.recovery.duration     histogram      s           entity type, outcome, error type
-//	refold.recovery.events       histogram      {event}     entity type
-//	refold.recovery.active       updowncounter  {recovery}  entity type
-//	refold.snapshot.duration     histogram      s           entity type, outcome, error type
-//	refold.snapshot.size         histogram      By          entity type
-//	refold.entity.resident       updowncounter  {entity}    entity type
-//	refold.entity.stopped        counter        {entity}    entity type
-//	refold.entity.failures       counter        {failure}   entity type, error type
-//	refold.entity.fences         counter        {fence}     entity type
-//	refold.message.dropped       counter        {message}   entity type, error type
+// docs/observability.md lists all metrics with their units, attributes and names in Prometheus. The
+// folder deploy has a dashboard and alert rules for them.
+//
+//	Observer            commands, commits, recoveries, snapshots, entities
+//	Watch               entities in memory, circuit breakers
+//	WatchNode           membership, transport, and all regions, proxies and replicators of a node
+//	ClusterObserver     singletons, phases of the shutdown
+//	ReplicatorObserver  durations of requests for replicated data
+//	WatchProjection     lag, workers and counts of a projection
+//	ProjectionObserver  durations of batches
 //
 // The duration of a command is the time from its submission to its reply, including the wait for a
 // recovery and for the journal. A commit is one call of the journal, which carries the writes of
-// many entities. The attributes are
-//
-//	refold.entity.type   the name of the type: "account"
-//	refold.command.type  the Go type of the command: "bank.Deposit"
-//	refold.outcome       "ok", "refused" by the aggregate, or "failed"
-//	refold.stash.reason  "aside" by the aggregate, or "waiting"
-//	error.type           the code of the error, see package eventsourcing; absent without an error
+// many entities. The methods whose names begin with Watch read the figures at each collection, for at
+// most 5 s in all, and cost nothing in between.
 //
 // # Traces
 //
 // A command is a span from its submission to its reply, a child of the caller's span. Handlers find
 // this span in Context.Context. The trace continues with the consequences of the command, also in
-// another process and after a restart:
+// another process, on another node and after a restart:
 //
 //	HTTP request                     the caller's span
 //	  bank.Transfer                  account|1 decides, its event is stored

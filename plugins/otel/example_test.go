@@ -7,10 +7,14 @@ import (
 	"context"
 	"fmt"
 
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
 	"github.com/refold-io/refold/store"
@@ -67,4 +71,45 @@ func Example() {
 	//   refold.sequence_nr = 1
 	//   refold.outcome = ok
 	// <nil> <nil> <nil>
+}
+
+// Reports a node of a cluster, and reads its metrics as an exporter does.
+func ExampleTelemetry_WatchNode() {
+	ctx := context.Background()
+	reader := metric.NewManualReader() // a program passes the reader of an exporter
+	telemetry, err := otel.New(otel.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	self, err := identity.New("bank-0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	node, err := cluster.Join(ctx, cluster.Config{
+		Cluster: "bank", Carrier: inmem.NewNetwork(inmem.NetworkConfig{}).Carrier(self), Seeds: []string{"bank-0"}, Observer: telemetry.ClusterObserver(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	stop := telemetry.WatchNode(node)
+	fmt.Println(node.AwaitUp(ctx))
+
+	var all metricdata.ResourceMetrics
+	if err = reader.Collect(ctx, &all); err != nil {
+		fmt.Println(err)
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "refold.cluster.node.ready" {
+			fmt.Println(m.Name, sum.DataPoints[0].Value)
+		}
+	}
+	stop()
+	fmt.Println(node.Shutdown(ctx), telemetry.Close())
+	// Output:
+	// <nil>
+	// refold.cluster.node.ready 1
+	// <nil> <nil>
 }

@@ -8,12 +8,17 @@ import (
 	"errors"
 	"reflect"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/projection"
 )
 
-// instruments are all metrics; doc.go lists them.
+// instruments are the synchronous instruments; sources.go has the others. docs/observability.md lists
+// all of them.
 type instruments struct {
 	commandDuration  metric.Float64Histogram
 	commandStashed   metric.Int64Counter
@@ -27,16 +32,18 @@ type instruments struct {
 	recoveryActive   metric.Int64UpDownCounter
 	snapshotDuration metric.Float64Histogram
 	snapshotSize     metric.Int64Histogram
-	resident         metric.Int64ObservableUpDownCounter
 	stopped          metric.Int64Counter
 	failures         metric.Int64Counter
 	fences           metric.Int64Counter
 	dropped          metric.Int64Counter
-
-	registration metric.Registration
+	singletons       metric.Int64UpDownCounter
+	shutdownDuration metric.Float64Histogram
+	requestDuration  metric.Float64Histogram
+	batchDuration    metric.Float64Histogram
+	batchEvents      metric.Int64Histogram
 }
 
-func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
+func (i *instruments) make(meter metric.Meter) error {
 	m := maker{meter: meter}
 	i.commandDuration = m.seconds("refold.command.duration", "Duration from the submission of a command to its reply.")
 	i.commandStashed = m.counter("refold.command.stashed", "{command}", "Commands that waited inside their entity.")
@@ -53,15 +60,13 @@ func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
 	i.failures = m.counter("refold.entity.failures", "{failure}", "Instances of entities that were dropped because of an error.")
 	i.fences = m.counter("refold.entity.fences", "{fence}", "Writes with an unknown outcome that were settled.")
 	i.dropped = m.counter("refold.message.dropped", "{message}", "Messages that were not delivered to an entity.")
-	var errActive, errResident error
-	i.recoveryActive, errActive = meter.Int64UpDownCounter("refold.recovery.active", metric.WithUnit("{recovery}"), metric.WithDescription("Recoveries in progress."))
-	i.resident, errResident = meter.Int64ObservableUpDownCounter("refold.entity.resident", metric.WithUnit("{entity}"), metric.WithDescription("Entities in memory."))
-	if err := errors.Join(m.err, errActive, errResident); err != nil {
-		return err
-	}
-	var err error
-	i.registration, err = meter.RegisterCallback(resident, i.resident)
-	return err
+	i.recoveryActive = m.updown("refold.recovery.active", "{recovery}", "Recoveries in progress.")
+	i.singletons = m.updown("refold.cluster.singleton.running", "{instance}", "Running instances of a singleton.")
+	i.shutdownDuration = m.seconds("refold.cluster.shutdown.duration", "Duration of a phase of the shutdown.")
+	i.requestDuration = m.seconds("refold.ddata.request.duration", "Duration of a request for replicated data.")
+	i.batchDuration = m.seconds("refold.projection.batch.duration", "Duration of a call of the handler, including its transaction.")
+	i.batchEvents = m.counts("refold.projection.batch.events", "{event}", "Events in a call of the handler.")
+	return m.err
 }
 
 type maker struct {
@@ -97,6 +102,12 @@ func (m *maker) counter(name, unit, description string) metric.Int64Counter {
 	return c
 }
 
+func (m *maker) updown(name, unit, description string) metric.Int64UpDownCounter {
+	c, err := m.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
 // The methods of this file record metrics; those of trace.go also create spans.
 
 // count adds one event of the entity with a persistence ID. cause is nil unless an error is counted.
@@ -125,6 +136,45 @@ func (t *Telemetry) commit(i eventsourcing.CommitInfo) {
 	if i.Failed > 0 {
 		t.instruments.commitFailed.Add(ctx, int64(i.Failed))
 	}
+}
+
+func (t *Telemetry) instance(i cluster.InstanceInfo) {
+	n := int64(1)
+	switch {
+	case i.Ended:
+		n = -1
+	case i.Stopping:
+		return
+	}
+	t.instruments.singletons.Add(context.Background(), n, metric.WithAttributes(singletonKey.String(i.Singleton)))
+}
+
+func (t *Telemetry) phase(i cluster.PhaseInfo) {
+	outcome := outcomeOK
+	if i.TimedOut {
+		outcome = outcomeFailed
+	}
+	t.instruments.shutdownDuration.Record(context.Background(), i.Took.Seconds(), metric.WithAttributes(phaseKey.String(i.Phase.String()), outcomeKey.String(outcome)))
+}
+
+func (t *Telemetry) request(i ddata.RequestInfo) {
+	attributes := append(outcomeOf(i.Err), replicatorKey.String(i.Replicator), operationKey.String(i.Op))
+	t.instruments.requestDuration.Record(context.Background(), i.Took.Seconds(), metric.WithAttributes(attributes...))
+}
+
+func (t *Telemetry) batch(i projection.BatchInfo) {
+	ctx, name := context.Background(), projectionKey.String(i.Projection)
+	t.instruments.batchDuration.Record(ctx, i.Duration.Seconds(), metric.WithAttributes(append(outcomeOf(i.Err), name)...))
+	t.instruments.batchEvents.Record(ctx, int64(i.Events), metric.WithAttributes(name))
+}
+
+// outcomeOf returns the outcome of a request of replicated data or a batch. Their errors have no
+// codes.
+func outcomeOf(err error) []attribute.KeyValue {
+	if err != nil {
+		return []attribute.KeyValue{outcomeKey.String(outcomeFailed)}
+	}
+	return []attribute.KeyValue{outcomeKey.String(outcomeOK)}
 }
 
 // entity returns the series with only the entity's type.

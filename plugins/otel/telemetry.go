@@ -5,28 +5,27 @@ package otel
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"slices"
-	"sync"
 
 	global "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/projection"
 )
 
-// Telemetry reports on any number of runtimes. It is safe for concurrent use.
+// Telemetry reports on any number of runtimes, nodes and projections. It is safe for concurrent use.
 type Telemetry struct {
-	instruments instruments
-	tracer      trace.Tracer
-	metadata    metadata
-	attributes  attributes
-
-	mu      sync.Mutex
-	watched []*eventsourcing.Runtime
+	instruments  instruments
+	tracer       trace.Tracer
+	metadata     metadata
+	attributes   attributes
+	sources      sources
+	registration metric.Registration
 }
 
 // Observer returns the observer for eventsourcing.Config; see eventsourcing.Tee for more than one.
@@ -49,41 +48,48 @@ func (t *Telemetry) Observer() eventsourcing.Observer {
 	}
 }
 
-// Watch reports the number of entities of a runtime in memory until stop is called.
+// ClusterObserver returns the observer for cluster.Config: running singletons and the phases of the
+// shutdown. See WatchNode for the other figures of a node.
+func (t *Telemetry) ClusterObserver() cluster.Observer {
+	return cluster.Observer{Instance: t.instance, Phase: t.phase}
+}
+
+// ReplicatorObserver returns the observer for ddata.Config: the durations of requests. See WatchNode
+// for the other figures of a replicator.
+func (t *Telemetry) ReplicatorObserver() ddata.Observer {
+	return ddata.Observer{Request: t.request}
+}
+
+// ProjectionObserver returns the observer for projection.Config: the durations of batches. See
+// WatchProjection for the other figures of a projection.
+func (t *Telemetry) ProjectionObserver() projection.Observer {
+	return projection.Observer{Batch: t.batch}
+}
+
+// Watch reports the number of entities of a runtime in memory, and the circuit breakers of its
+// journals, until stop is called.
 func (t *Telemetry) Watch(rt *eventsourcing.Runtime) (stop func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watched = append(t.watched, rt)
-	return sync.OnceFunc(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if i := slices.Index(t.watched, rt); i >= 0 {
-			t.watched = slices.Delete(t.watched, i, i+1)
-		}
-	})
+	return watch(&t.sources.mu, &t.sources.runtimes, rt)
 }
 
-// Close ends the reports of watched runtimes. The providers belong to the caller: flush them and
-// shut them down after the runtimes.
+// WatchNode reports the figures of a node until stop is called: of its membership and transport, and
+// of all its regions, proxies and replicators, also of those that start later. A node that has ended
+// has only the metric of its readiness.
+func (t *Telemetry) WatchNode(node *cluster.Node) (stop func()) {
+	return watch(&t.sources.mu, &t.sources.nodes, node)
+}
+
+// WatchProjection reports the status of a *projection.Projection until stop is called. The name is
+// that of its configuration.
+func (t *Telemetry) WatchProjection(name string, p interface{ Status() projection.Status }) (stop func()) {
+	return watch(&t.sources.mu, &t.sources.projections, watchedProjection{name, p})
+}
+
+// Close ends the reports of watched runtimes, nodes and projections. The providers belong to the
+// caller: flush them and shut them down after the runtimes.
 func (t *Telemetry) Close() error {
-	if err := t.instruments.registration.Unregister(); err != nil {
+	if err := t.registration.Unregister(); err != nil {
 		return fmt.Errorf("otel: close: %w", err)
-	}
-	return nil
-}
-
-// observeResident runs at each collection.
-func (t *Telemetry) observeResident(_ context.Context, o metric.Observer) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sum := make(map[string]int)
-	for _, rt := range t.watched {
-		for name, n := range rt.Resident() {
-			sum[name] += n
-		}
-	}
-	for name, n := range sum {
-		o.ObserveInt64(t.instruments.resident, int64(n), metric.WithAttributes(entityTypeKey.String(name)))
 	}
 	return nil
 }
@@ -112,7 +118,12 @@ func New(cfg Config) (*Telemetry, error) {
 		tracer:   cfg.TracerProvider.Tracer(scope),
 		metadata: metadata{cfg.Propagator},
 	}
-	if err := t.instruments.make(cfg.MeterProvider.Meter(scope), t.observeResident); err != nil {
+	meter := cfg.MeterProvider.Meter(scope)
+	err := t.instruments.make(meter)
+	if err == nil {
+		t.registration, err = t.sources.create(meter)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("otel: create instruments: %w", err)
 	}
 	return t, nil
