@@ -244,7 +244,7 @@ func TestAuthorize(t *testing.T) {
 				}
 			}
 		}
-		_, err := w.network.Operator("bob").Ask(w.Context(), "cluster", transport.AdminAct, "a", []byte(`{"service":"carts","command":"drop"}`))
+		_, err := w.network.Operator("bob").Ask(w.Context(), "carts", transport.AdminAct, "a", []byte(`{"service":"carts","command":"drop"}`))
 		must(w.T, err)
 		w.allUp(nodes...)
 		s, err := nodes[0].Stats(w.Context())
