@@ -78,6 +78,40 @@ func TestStatistics(t *testing.T) {
 	})
 }
 
+// TestStatsOf checks that the figures of the nodes follow the shards of a drained node.
+func TestStatsOf(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("d")} // d is a proxy
+		w.up(all...)
+		w.spread(all, 50, 0)
+		stats := func(h *host) sharding.Stats {
+			found, err := sharding.StatsOf(w.Context(), h.Node)
+			w.must(err)
+			if len(found) != 1 || !found[0].Registered || found[0].Proxy != (h == all[2]) {
+				w.Fatalf("StatsOf %v = %+v, want one registered region, and a proxy on d", h.Self(), found)
+			}
+			return found[0]
+		}
+		a, b := stats(all[0]), stats(all[1])
+		if a.Shards == 0 || a.Shards+b.Shards != 10 || a.Entities+b.Entities != 50 || a.Coordinator == nil || a.Coordinator.Placed != 10 || b.Coordinator != nil {
+			w.Errorf("a has %+v, b has %+v, want 10 shards, 50 entities and the coordinator on a", a, b)
+		}
+		moved := uint64(b.Shards)
+		w.must(all[1].region.Drain(w.Context()))
+		w.sleep(time.Second) // the coordinator stores the end of the hand-off
+		if a, b = stats(all[0]), stats(all[1]); a.HandedOff != moved || a.NotHandedOff != 0 || b.Shards != 0 || b.HandedOff != 0 {
+			w.Errorf("after the drain of b: a has %+v, b has %+v, want %d shards handed off by the coordinator on a", a, b, moved)
+		}
+		ended, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := sharding.StatsOf(ended, all[0].Node); !errors.Is(err, context.Canceled) {
+			w.Errorf("StatsOf with an ended context: %v, want Canceled", err)
+		}
+	})
+}
+
 // TestStatisticsWithoutCoordinator checks that there are no statistics without a coordinator, or
 // from a region that has ended.
 func TestStatisticsWithoutCoordinator(t *testing.T) {
