@@ -14,6 +14,7 @@ SOAK      ?= .
 SOAKTIME  ?= 10m
 MUTANTS   ?=
 SEEDS     ?=
+IMAGES    ?=
 
 # The directory of Go's own installation instructions, in case it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
@@ -129,6 +130,10 @@ bench: need-go need-postgres ## run the benchmarks (PKG, BENCH, BENCHTIME)
 fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
+.PHONY: browser
+browser: need-go need-chromium ## use the console and the page of the bank in a headless Chromium (IMAGES=folder for images of the pages)
+	REFOLD_IMAGES=$(if $(IMAGES),$(abspath $(IMAGES))) go -C internal/browsertest test -v -count=1 -timeout=10m .
+
 .PHONY: soak
 soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; one to two hours (PKG, SOAK=test names)
 	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
@@ -164,10 +169,12 @@ mutants: need-go need-postgres ## plant each known fault and require a test to f
 clean: ## remove the files that the other targets made
 	rm -rf bin tmp bank-data
 
-.PHONY: need-go need-cc need-postgres
+.PHONY: need-go need-cc need-postgres need-chromium
 need-go:
 	@.ci/need go
 need-cc:
 	@INSTALL=yes .ci/need cc
 need-postgres:
 	@INSTALL=yes .ci/need postgres
+need-chromium:
+	@INSTALL=yes .ci/need chromium

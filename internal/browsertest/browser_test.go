@@ -1,0 +1,275 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browsertest_test
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// axe checks the accessibility of a page: axe-core 4.14.1, see testdata/axe/LICENSE.
+//
+//go:embed testdata/axe/axe.min.js
+var axe string
+
+// patience bounds the wait for a state of a page. It is longer than the detection of a crash.
+const patience = 90 * time.Second
+
+// largestImage bounds the size of an image of a page.
+const largestImage = 150_000
+
+// browser is one tab of a Chromium. It collects the problems that the browser reports.
+type browser struct {
+	tb  testing.TB
+	ctx context.Context //nolint:containedctx // the tab that chromedp keeps in it
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// openBrowser starts a Chromium with an empty profile. It ends with the test, and the test fails if
+// the browser reported a problem.
+func openBrowser(tb testing.TB) *browser {
+	tb.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
+		chromedp.UserDataDir(tb.TempDir()), chromedp.WindowSize(1200, 800), chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.Flag("no-sandbox", os.Getuid() == 0), // Chromium refuses to run its sandbox as root
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
+	if path := os.Getenv("REFOLD_CHROMIUM"); path != "" {
+		options = append(options, chromedp.ExecPath(path))
+	}
+	allocator, stop := chromedp.NewExecAllocator(tb.Context(), options...)
+	ctx, closeTab := chromedp.NewContext(allocator)
+	b := &browser{tb: tb, ctx: ctx}
+	tb.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil && tb.Context().Err() == nil {
+			tb.Errorf("close Chromium: %v", err)
+		}
+		closeTab()
+		stop()
+		b.check("the end")
+	})
+	if err := chromedp.Listen(ctx, b.listen); err != nil { // starts the browser
+		tb.Fatalf("start Chromium: %v", err)
+	}
+	return b
+}
+
+func (b *browser) listen(event any) {
+	switch e := event.(type) {
+	case *log.EventEntryAdded: // includes violations of the Content-Security-Policy
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			b.report("%s of %s: %s (%s)", e.Entry.Level, e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
+			text, _ := json.Marshal(e.Args)
+			b.report("console.%s: %s", e.Type, text)
+		}
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if thrown := e.ExceptionDetails.Exception; thrown != nil {
+			text += " " + thrown.Description
+		}
+		b.report("exception: %s", text)
+	case *cdppage.EventJavascriptDialogOpening:
+		b.report("dialog: %s", e.Message)
+	}
+}
+
+func (b *browser) report(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+}
+
+// reported returns the problems since its last call.
+func (b *browser) reported() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	problems := b.problems
+	b.problems = nil
+	return problems
+}
+
+// check fails the test if the browser has reported a problem since the last check.
+func (b *browser) check(during string) {
+	b.tb.Helper()
+	for _, problem := range b.reported() {
+		b.tb.Errorf("during %s: %s", during, problem)
+	}
+}
+
+// leave ends the streams of a page, so that the end of its server is no error.
+func (b *browser) leave() {
+	b.tb.Helper()
+	b.run(chromedp.Navigate("about:blank"))
+}
+
+func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) {
+	b.tb.Helper()
+	get(b, chromedp.Steps(actions...))
+}
+
+// get returns the value of an action.
+func get[T any](b *browser, action chromedp.Action[T]) T {
+	b.tb.Helper()
+	ctx, stop := context.WithTimeout(b.ctx, patience)
+	defer stop()
+	value, err := chromedp.Run(ctx, action)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	return value
+}
+
+func (b *browser) open(url string) {
+	b.tb.Helper()
+	b.run(chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS("main")))
+}
+
+func (b *browser) click(selector string) {
+	b.tb.Helper()
+	b.run(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+}
+
+// fill sets the fields of a form, by their IDs.
+func (b *browser) fill(fields ...string) {
+	b.tb.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		b.run(chromedp.SetValue(chromedp.CSS("#"+fields[i]), fields[i+1]))
+	}
+}
+
+// eval returns the value of an expression, which may be a promise.
+func eval[T any](b *browser, expression string) T {
+	b.tb.Helper()
+	return get(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// wait returns when an expression is true in the page. chromedp.Poll compiles a text in the page,
+// which its Content-Security-Policy forbids.
+func (b *browser) wait(expression string) {
+	b.tb.Helper()
+	ctx, stop := context.WithTimeout(b.ctx, patience)
+	defer stop()
+	poll := `new Promise((done) => { const look = () => { if (` + expression + `) done(true); else setTimeout(look, 20); }; look(); })`
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](poll, chromedp.EvalAwaitPromise))
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "navigated") {
+			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
+			b.tb.Fatalf("wait for %s: %v; the page shows %.2000s", expression, err, text)
+		}
+	}
+}
+
+// schemes are the colour schemes in which each page is checked.
+var schemes = []string{"light", "dark"}
+
+func (b *browser) scheme(name string) {
+	b.tb.Helper()
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return err
+	}))
+}
+
+// violation is a rule of axe that a page violates.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML, FailureSummary string }
+}
+
+// violations returns the serious and critical violations that axe finds in a page.
+func (b *browser) violations() []violation {
+	b.tb.Helper()
+	b.run(chromedp.Evaluate[chromedp.Void](axe))
+	all := eval[[]violation](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations)`)
+	return slices.DeleteFunc(all, func(v violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
+}
+
+// inspect requires that a page has no serious violation of axe in any colour scheme. It writes an
+// image of each if REFOLD_IMAGES names a folder.
+func (b *browser) inspect(name string) {
+	b.tb.Helper()
+	for _, scheme := range schemes {
+		b.scheme(scheme)
+		for _, v := range b.violations() {
+			b.tb.Errorf("%s, %s: axe reports the %s violation %s: %s", name, scheme, v.Impact, v.ID, v.Help)
+			for _, node := range v.Nodes[:min(3, len(v.Nodes))] {
+				b.tb.Errorf("  %.300s: %s", node.HTML, node.FailureSummary)
+			}
+		}
+		b.picture(name + "-" + scheme)
+	}
+	b.check("page " + name)
+}
+
+func (b *browser) picture(name string) {
+	b.tb.Helper()
+	dir := os.Getenv("REFOLD_IMAGES")
+	if dir == "" {
+		return
+	}
+	data := get(b, chromedp.CaptureScreenshot())
+	if len(data) > largestImage {
+		b.tb.Errorf("the image of %s has %d bytes, want at most %d", name, len(data), largestImage)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), data, 0o644); err != nil {
+		b.tb.Error(err)
+	}
+}
+
+// The checks of the other tests find an inline script, an exception, and text without contrast.
+func TestProblemsAreReported(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/inline", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><title>x</title><main><h1>x</h1></main><script>1</script>`)
+	})
+	mux.HandleFunc("/throws", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><title>x</title><main><h1 style="color:#eee;background:#fff">pale</h1></main><script>throw new Error("thrown")</script>`)
+	})
+	mux.HandleFunc("/favicon.ico", func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	b := openBrowser(t)
+	for path, want := range map[string]string{"/inline": "Content Security Policy", "/throws": "thrown"} {
+		b.open(server.URL + path)
+		if problems := strings.Join(b.reported(), "\n"); !strings.Contains(problems, want) {
+			t.Errorf("%s: the browser reports %q, want %q", path, problems, want)
+		}
+	}
+	b.open(server.URL + "/throws")
+	_ = b.reported()
+	b.scheme("light")
+	if found := b.violations(); len(found) != 1 || found[0].ID != "color-contrast" {
+		t.Errorf("axe reports %v, want color-contrast", found)
+	}
+}
