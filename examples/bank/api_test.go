@@ -410,6 +410,9 @@ func TestServe(t *testing.T) {
 	if got := get(t.Context(), url+"/openapi.json"); got != string(openAPI) {
 		t.Errorf("GET /openapi.json returns %.100s, want the embedded file", got)
 	}
+	if got := get(t.Context(), url+"/console/"); !strings.Contains(got, "commands per second") {
+		t.Errorf("GET /console/ returns %s, want the commands per second of the bank", got)
+	}
 	stop()
 	if got := <-code; got != exitOK || <-out != "stopped\n" || errout.String() != "" {
 		t.Errorf("serve: exit code %d, standard error %q; want %d, \"stopped\" and nothing", got, errout.String(), exitOK)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/console"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/rates"
@@ -55,6 +56,9 @@ type branch struct {
 	logger *slog.Logger
 	// prepared counts the accounts that started with the state of a standby.
 	prepared atomic.Int64
+	// shown shows the branch to consoles, with the load that meter measures.
+	shown *console.Agent
+	meter console.Meter
 }
 
 // openBranch starts a branch on the shared store. It does not wait for the join.
@@ -80,11 +84,11 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
 	}()
-	observer := eventsourcing.Observer{Recovery: func(info eventsourcing.RecoveryInfo) {
+	observer := eventsourcing.Tee(b.meter.Observer(), eventsourcing.Observer{Recovery: func(info eventsourcing.RecoveryInfo) {
 		if info.Prepared && info.Err == nil {
 			b.prepared.Add(1)
 		}
-	}}
+	}})
 	if b.bank, err = openRuntime(s, r, log, observer); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
@@ -103,6 +107,9 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 		return nil, err
 	}
 	b.accounts = b.region
+	if b.shown, err = b.agent(&b.meter, node, log); err != nil { //nolint:contextcheck // the agent runs until it is closed
+		return nil, err
+	}
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
 	return b, nil
 }
@@ -131,7 +138,11 @@ func (b *branch) close() error {
 	if b.bank == nil {
 		return nil
 	}
-	return b.bank.close()
+	var err error
+	if b.shown != nil {
+		err = b.shown.Close()
+	}
+	return errors.Join(err, b.bank.close())
 }
 
 // runs reports whether the node has not begun to end.

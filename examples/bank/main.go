@@ -131,7 +131,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // open opens the bank for a command that changes accounts, and returns a function that closes it.
-func (a *app) open(events *eventLog) (*bank, func() error, error) {
+func (a *app) open(events *eventLog, observers ...eventsourcing.Observer) (*bank, func() error, error) {
 	r, stopRates, err := a.rates()
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +142,7 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 		return nil, nil, err
 	}
 	s = store.Of(events.watch(s.Journal()), s.Snapshots())
-	b, err := openBank(s, r, a.logger, events.observer())
+	b, err := openBank(s, r, a.logger, eventsourcing.Tee(append(observers, events.observer())...))
 	if err != nil {
 		stopRates()
 		return nil, nil, errors.Join(err, s.Close())

@@ -95,6 +95,14 @@ func (p *webPage) mount(admin transport.AdminClient, hosts []string) (err error)
 	return nil
 }
 
+// agent starts an agent that shows the bank to a console: its journal, its accounts and its load, which
+// meter measures. In a branch, node makes it available to the operators of the cluster.
+func (b *bank) agent(meter *console.Meter, node *cluster.Node, log *slog.Logger) (*console.Agent, error) {
+	return console.NewAgent(console.AgentConfig{
+		Runtime: b.runtime, Types: []console.Type{console.TypeOf(b.typ)}, Meter: meter, Node: node, AllowActions: true, Logger: log,
+	})
+}
+
 // wait returns when the work of the page has ended. No request may be pending.
 func (p *webPage) wait() { p.work.Wait() }
 

@@ -266,9 +266,6 @@ func TestPageSendsAgain(t *testing.T) {
 func TestPageCommands(t *testing.T) {
 	t.Parallel()
 	b := browse(t, newBank(t, testRates))
-	if strings.Contains(b.get("/"), "console-link") {
-		t.Error("the page of a bank without a cluster links to a console")
-	}
 	b.shows(b.get("/"), "no accounts yet", `id="demo-submit"`, "No events yet")
 	b.post("/page/open", http.StatusOK, "account", "alice", "owner", "Alice Chen", "currency", "USD")
 	b.post("/page/open", http.StatusOK, "account", "bob", "owner", "Bob Lin", "currency", "NTD")
@@ -381,6 +378,32 @@ func TestPageRates(t *testing.T) {
 		if got := age(d); got != want {
 			t.Errorf("age(%v) = %q, want %q", d, got, want)
 		}
+	}
+}
+
+// The page links to the console, which shows the accounts of the program.
+func TestPageMountsTheConsole(t *testing.T) {
+	t.Parallel()
+	under := newBank(t, testRates)
+	b := browse(t, under)
+	if strings.Contains(b.get("/"), "console-link") {
+		t.Error("the page without a console links to it")
+	}
+	agent, err := under.agent(nil, nil, b.page.logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = agent.Close() }()
+	if err = b.page.mount(agent, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.handler = b.page.handler(newAPI(under, b.page.logger))
+	b.post("/page/open", http.StatusOK, "account", "alice", "owner", "<script>", "currency", "USD")
+	b.shows(b.get("/"), `id="console-link" class="button quiet" href="/console/"`)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/console/entities/account%7Calice", http.NoBody)
+	w := b.send(r)
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "alice") || strings.Contains(w.Body.String(), "<script>") {
+		t.Errorf("GET %s: status %d, want 200 and alice: %s", r.URL, w.Code, w.Body)
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/refold-io/refold/console"
 )
 
 // drainPatience bounds how long a stopping server waits for pending requests.
@@ -36,14 +38,23 @@ func (c *serveCmd) Run(app *app) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	defer listener.Close() //nolint:errcheck // the server closes it first
-	b, done, err := app.open(nil)
+	var meter console.Meter
+	b, done, err := app.open(nil, meter.Observer())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	agent, err := b.agent(&meter, nil, app.logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, agent.Close()) }()
 	ctx, stop := context.WithCancel(app.ctx)
 	page := openPage(ctx, func() (*bank, string) { return b, "" }, app.logger)
 	defer func() { stop(); page.wait() }()
+	if err = page.mount(agent, c.Host); err != nil {
+		return err
+	}
 	greet(app.stdout, "http://"+listener.Addr().String())
 	if err := serve(app.ctx, listener, page.handler(newAPI(b, app.logger)), c.Host...); err != nil {
 		return err

@@ -108,6 +108,12 @@ func TestServeOnNodes(t *testing.T) {
 		must(http.MethodGet, urls[(i+2)%3]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
 
+	for path, want := range map[string]string{
+		"entities": "account%7C" + id(0), "entities/account%7C" + id(0): `<div id="state">`, "": "commands per second", "tail": "No event since", "journal": ">account<",
+	} {
+		must(http.MethodGet, urls[0]+"/console/"+path, "", want)
+	}
+
 	operator, err := nats.ConnectOperator(nats.OperatorConfig{
 		Access: nats.Access{URLs: []string{flag("--nats")}, TokenFile: flag("--token-file")}, Cluster: flag("--cluster"), Name: "operator",
 	})
