@@ -5,7 +5,9 @@ package archtest_test
 
 import (
 	"bytes"
+	"errors"
 	"go/ast"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ const (
 	header = "// Copyright 2026 The Refold Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
 
 	maxLines = 900
+	maxBytes = 1 << 20
 )
 
 // eachFile calls f with the path of each Go file of the module.
@@ -58,6 +61,20 @@ func TestFileLength(t *testing.T) {
 			t.Errorf("%s has %d lines, want at most %d", path, lines, maxLines)
 		}
 	})
+}
+
+// A program or an image that is committed by mistake stays in the history of the repository.
+func TestFileSize(t *testing.T) {
+	t.Parallel()
+	for _, name := range trackedFiles(t) {
+		info, err := os.Lstat(filepath.Join(root, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed and not committed yet
+			t.Fatal(err)
+		}
+		if err == nil && info.Size() > maxBytes {
+			t.Errorf("%s has %d bytes, want at most %d", name, info.Size(), maxBytes)
+		}
+	}
 }
 
 // Each package has a package comment: in doc.go, or in the main file of a small package.
