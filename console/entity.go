@@ -40,18 +40,7 @@ func (c *Console) loadEntities(ctx context.Context, r *http.Request, v *view) er
 		return err
 	}
 	d.Types = catalog.Types
-	for _, n := range v.Picture.Nodes { // each node counts the entities in its own memory
-		if n.Runtime == nil || n.Name == nameOf(catalog.Node) {
-			continue
-		}
-		for _, f := range n.Runtime.Entities {
-			for i := range d.Types {
-				if d.Types[i].Name == f.Type {
-					d.Types[i].Resident += f.Resident
-				}
-			}
-		}
-	}
+	v.Picture.countResident(d.Types)
 	if !catalog.Lists {
 		return errors.New("the journal cannot list persistence IDs: enter the whole ID")
 	}

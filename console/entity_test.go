@@ -279,6 +279,26 @@ func TestEntityList(t *testing.T) {
 	}
 }
 
+// The lists of types count the entities in the memory of all nodes once. If no node reports its runtime,
+// they count those of the node that lists the types.
+func TestEntitiesInMemory(t *testing.T) {
+	t.Parallel()
+	for want, status := range map[string]string{
+		"12": `{"runtime":{"hosts":true,"entities":[{"type":"account","resident":6}]}}`, // each of two nodes
+		"6":  `{"error":"unknown service","no_service":true}`,
+	} {
+		admin := newNodes()
+		admin.set("inspect types", `{"types":{"types":[{"name":"account","linked":true,"resident":6}],"journal":true,"lists":true}}`)
+		admin.set("inspect ids", `{"ids":{}}`)
+		admin.set("runtime status", status)
+		web := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone}))
+		page, _ := web.page("/entities")
+		contains(t, "entities", text(page), "account "+want+" in memory")
+		page, _ = web.page("/journal")
+		contains(t, "journal", text(between(page, "Entity types of the program", "</table>")), "part of the program "+want)
+	}
+}
+
 // The agent replaces fields before they leave the process.
 func TestRedaction(t *testing.T) {
 	t.Parallel()

@@ -566,6 +566,7 @@ func (c *Console) loadJournal(ctx context.Context, _ *http.Request, v *view) err
 	} else {
 		d.Catalog = v.stream.catalog
 	}
+	v.Picture.countResident(d.Catalog.Types)
 	if job := v.Picture.Verify; job != nil {
 		for _, name := range slices.Sorted(maps.Keys(job.ByType)) {
 			d.Counts = append(d.Counts, typeCount{name, job.ByType[name]})

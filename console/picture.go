@@ -606,6 +606,26 @@ func (p *picture) runtimes() iter.Seq2[string, *inspect.RuntimeView] {
 	}
 }
 
+// countResident sets the number of entities in memory to the sum over all processes. The node that
+// lists the types counts only those in its own memory, which remain if no process reports its runtime.
+func (p *picture) countResident(types []inspect.TypeView) {
+	var resident map[string]int
+	for _, r := range p.runtimes() {
+		if resident == nil {
+			resident = map[string]int{}
+		}
+		for _, f := range r.Entities {
+			resident[f.Type] += f.Resident
+		}
+	}
+	if resident == nil {
+		return
+	}
+	for i := range types {
+		types[i].Resident = resident[types[i].Name]
+	}
+}
+
 // PerSecond is the rate of commands. Loaded reports that a node measures it.
 func (p *picture) PerSecond() (rate float64) {
 	for _, r := range p.runtimes() {
