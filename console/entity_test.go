@@ -299,6 +299,20 @@ func TestEntitiesInMemory(t *testing.T) {
 	}
 }
 
+// The comparison of a state in memory and the verification name the node that was asked.
+func TestPagesNameTheirNode(t *testing.T) {
+	t.Parallel()
+	admin := newNodes()
+	admin.set("inspect live", `{"live":{"presence":"absent"}}`)
+	admin.set("inspect types", `{"types":{}}`)
+	admin.set("inspect verify", `{"verify":{"started":"2026-01-31T15:04:05Z"}}`)
+	web := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone}))
+	page, _ := web.page("/entities/account%7C7/live?node=b")
+	contains(t, "live", text(page), "The entity is not in memory on b")
+	page, _ = web.page("/journal")
+	contains(t, "verification", text(between(page, `id="verify"`, "</section>")), "Node a")
+}
+
 // The agent replaces fields before they leave the process.
 func TestRedaction(t *testing.T) {
 	t.Parallel()

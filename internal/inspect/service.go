@@ -127,8 +127,6 @@ type reply struct {
 
 // Catalog describes the entity types of a program and its database.
 type Catalog struct {
-	// Node is the node that replied, empty for a program without a cluster.
-	Node string `json:"node,omitempty"`
 	// Types are the entity types of the program, ordered by name.
 	Types []TypeView `json:"types,omitempty"`
 	// Journal, Snapshots, Lists and Queries report whether the database has a journal and a snapshot
@@ -171,8 +169,7 @@ type IDQuery struct {
 
 // IDPage is a page of persistence IDs.
 type IDPage struct {
-	Node string   `json:"node,omitempty"`
-	IDs  []IDView `json:"ids,omitempty"`
+	IDs []IDView `json:"ids,omitempty"`
 	// Next is After of the next page, empty at the end. A page may have fewer IDs than requested, or
 	// none, and still have a Next.
 	Next string `json:"next,omitempty"`
@@ -208,7 +205,6 @@ type EventQuery struct {
 
 // EventPage is a page of events, in the order of the query.
 type EventPage struct {
-	Node   string      `json:"node,omitempty"`
 	Events []EventView `json:"events,omitempty"`
 	// First is the number of the first record that is not deleted, 0 if there is none. Highest is the
 	// highest sequence number.
@@ -263,7 +259,6 @@ type StateQuery struct {
 
 // StateView is a state of an entity.
 type StateView struct {
-	Node string `json:"node,omitempty"`
 	// Nr and Time are those of the last event that was applied. Highest is the highest sequence number of
 	// the entity.
 	Nr      uint64    `json:"nr"`
@@ -291,7 +286,6 @@ type DifferenceQuery struct {
 
 // Difference is the difference of two states.
 type Difference struct {
-	Node string `json:"node,omitempty"`
 	// Before and After are the states, without their JSON.
 	Before StateView `json:"before"`
 	After  StateView `json:"after"`
@@ -306,7 +300,6 @@ type Difference struct {
 
 // Live compares the state of an entity in memory with the state that its events give.
 type Live struct {
-	Node string `json:"node,omitempty"`
 	// Presence is that of the entity in this process: "absent", "recovering" or "running". The other
 	// fields are set for a running entity.
 	Presence string `json:"presence"`
@@ -318,7 +311,6 @@ type Live struct {
 
 // SnapshotPage lists the snapshots of a persistence ID, the highest number first.
 type SnapshotPage struct {
-	Node string `json:"node,omitempty"`
 	// Snapshots has at most 100 entries. More reports that there are others.
 	Snapshots []SnapshotView `json:"snapshots,omitempty"`
 	More      bool           `json:"more,omitempty"`
@@ -332,7 +324,6 @@ type SnapshotView struct {
 
 // PendingPage lists the unconfirmed deliveries of an entity.
 type PendingPage struct {
-	Node string `json:"node,omitempty"`
 	// Live reports that the list comes from the entity in memory, so that Attempts and Problem are known.
 	// Otherwise it comes from the state that the events give.
 	Live bool `json:"live,omitempty"`
@@ -373,7 +364,6 @@ type TailQuery struct {
 
 // TailPage is a page of events of all entities.
 type TailPage struct {
-	Node   string      `json:"node,omitempty"`
 	Events []EventView `json:"events,omitempty"`
 	// Next is After of the next page. More reports that this page can be read immediately.
 	Next journal.Offset `json:"next"`
@@ -382,7 +372,6 @@ type TailPage struct {
 
 // Verification is the state of the verification of a journal.
 type Verification struct {
-	Node string `json:"node,omitempty"`
 	// Running reports that the verification runs. Started is zero if none was started. Ended is zero
 	// while it runs.
 	Running bool      `json:"running,omitempty"`
@@ -417,7 +406,6 @@ type ProblemView struct {
 
 // Projections lists the projections of a program, ordered by name.
 type Projections struct {
-	Node        string           `json:"node,omitempty"`
 	Projections []ProjectionView `json:"projections,omitempty"`
 }
 
@@ -472,7 +460,6 @@ type FailureView struct {
 
 // RuntimeView describes a process.
 type RuntimeView struct {
-	Node    string        `json:"node,omitempty"`
 	Started time.Time     `json:"started"`
 	Uptime  time.Duration `json:"uptime"`
 	// Version is that of the program, Refold that of this module, Go that of the Go release.
@@ -530,125 +517,73 @@ func NewClient(admin transport.AdminClient) *Client {
 	}
 }
 
-// ask sends a request and returns the part of the reply that get selects, with the name of its node.
-func ask[T any](ctx context.Context, c *adminrpc.Client, node string, r request, get func(*reply) (*T, *string)) (*T, error) {
+// ask sends a request and returns the part of the reply that get selects.
+func ask[T any](ctx context.Context, c *adminrpc.Client, node string, r request, get func(*reply) *T) (*T, error) {
 	answer, err := adminrpc.Ask[reply](ctx, c, node, r.Command, r)
 	if err != nil {
 		return nil, err
 	}
-	value, from := get(answer)
+	value := get(answer)
 	if value == nil {
 		return nil, c.Malformed(r.Command, "no result")
-	}
-	if from != nil {
-		*from = answer.Node
 	}
 	return value, nil
 }
 
 // Types returns the entity types and the abilities of the database.
 func (c *Client) Types(ctx context.Context, node string) (*Catalog, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdTypes}, func(r *reply) (*Catalog, *string) {
-		if r.Types == nil {
-			return nil, nil
-		}
-		return r.Types, &r.Types.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdTypes}, func(r *reply) *Catalog { return r.Types })
 }
 
 // IDs returns a page of persistence IDs.
 func (c *Client) IDs(ctx context.Context, node string, q IDQuery) (*IDPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdIDs, IDs: &q}, func(r *reply) (*IDPage, *string) {
-		if r.IDs == nil {
-			return nil, nil
-		}
-		return r.IDs, &r.IDs.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdIDs, IDs: &q}, func(r *reply) *IDPage { return r.IDs })
 }
 
 // Events returns a page of events of a persistence ID.
 func (c *Client) Events(ctx context.Context, node string, q EventQuery) (*EventPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdEvents, Events: &q}, eventPage)
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdEvents, Events: &q}, func(r *reply) *EventPage { return r.Events })
 }
 
 // Event returns one event with more of its payload than Events, in a page with one event.
 func (c *Client) Event(ctx context.Context, node, id string, nr uint64) (*EventPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdEvent, ID: id, Nr: nr}, eventPage)
-}
-
-func eventPage(r *reply) (*EventPage, *string) {
-	if r.Events == nil {
-		return nil, nil
-	}
-	return r.Events, &r.Events.Node
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdEvent, ID: id, Nr: nr}, func(r *reply) *EventPage { return r.Events })
 }
 
 // State returns the state of an entity at a number.
 func (c *Client) State(ctx context.Context, node string, q StateQuery) (*StateView, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdState, State: &q}, stateView)
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdState, State: &q}, func(r *reply) *StateView { return r.State })
 }
 
 // Snapshot returns the state in a snapshot.
 func (c *Client) Snapshot(ctx context.Context, node, id string, nr uint64) (*StateView, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdSnapshot, ID: id, Nr: nr}, stateView)
-}
-
-func stateView(r *reply) (*StateView, *string) {
-	if r.State == nil {
-		return nil, nil
-	}
-	return r.State, &r.State.Node
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdSnapshot, ID: id, Nr: nr}, func(r *reply) *StateView { return r.State })
 }
 
 // Difference returns the difference of two states of an entity.
 func (c *Client) Difference(ctx context.Context, node string, q DifferenceQuery) (*Difference, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdDifference, Difference: &q}, func(r *reply) (*Difference, *string) {
-		if r.Difference == nil {
-			return nil, nil
-		}
-		return r.Difference, &r.Difference.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdDifference, Difference: &q}, func(r *reply) *Difference { return r.Difference })
 }
 
 // Live compares the state in the memory of the node with the state that the events give. Send the
 // request to the node on which the entity runs.
 func (c *Client) Live(ctx context.Context, node, id string) (*Live, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdLive, ID: id}, func(r *reply) (*Live, *string) {
-		if r.Live == nil {
-			return nil, nil
-		}
-		return r.Live, &r.Live.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdLive, ID: id}, func(r *reply) *Live { return r.Live })
 }
 
 // Snapshots lists the snapshots of a persistence ID.
 func (c *Client) Snapshots(ctx context.Context, node, id string) (*SnapshotPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdSnapshots, ID: id}, func(r *reply) (*SnapshotPage, *string) {
-		if r.Snapshots == nil {
-			return nil, nil
-		}
-		return r.Snapshots, &r.Snapshots.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdSnapshots, ID: id}, func(r *reply) *SnapshotPage { return r.Snapshots })
 }
 
 // Pending lists the unconfirmed deliveries of an entity.
 func (c *Client) Pending(ctx context.Context, node, id string) (*PendingPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdPending, ID: id}, func(r *reply) (*PendingPage, *string) {
-		if r.Pending == nil {
-			return nil, nil
-		}
-		return r.Pending, &r.Pending.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdPending, ID: id}, func(r *reply) *PendingPage { return r.Pending })
 }
 
 // Tail returns a page of events of all entities.
 func (c *Client) Tail(ctx context.Context, node string, q TailQuery) (*TailPage, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdTail, Tail: &q}, func(r *reply) (*TailPage, *string) {
-		if r.Tail == nil {
-			return nil, nil
-		}
-		return r.Tail, &r.Tail.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: cmdTail, Tail: &q}, func(r *reply) *TailPage { return r.Tail })
 }
 
 // Verification returns the state of the verification of the node's journal.
@@ -668,12 +603,7 @@ func (c *Client) StopVerify(ctx context.Context, node string) (*Verification, er
 }
 
 func (c *Client) verify(ctx context.Context, node, command string) (*Verification, error) {
-	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: command}, func(r *reply) (*Verification, *string) {
-		if r.Verify == nil {
-			return nil, nil
-		}
-		return r.Verify, &r.Verify.Node
-	})
+	return ask(ctx, c.inspect, node, request{Service: InspectService, Command: command}, func(r *reply) *Verification { return r.Verify })
 }
 
 // Projections returns the projections of a node.
@@ -699,20 +629,10 @@ func (c *Client) RebuildProjection(ctx context.Context, node, name string) (*Pro
 }
 
 func (c *Client) project(ctx context.Context, node, command, name string) (*Projections, error) {
-	return ask(ctx, c.projection, node, request{Service: ProjectionService, Command: command, Name: name}, func(r *reply) (*Projections, *string) {
-		if r.Projections == nil {
-			return nil, nil
-		}
-		return r.Projections, &r.Projections.Node
-	})
+	return ask(ctx, c.projection, node, request{Service: ProjectionService, Command: command, Name: name}, func(r *reply) *Projections { return r.Projections })
 }
 
 // Runtime describes the process of a node.
 func (c *Client) Runtime(ctx context.Context, node string) (*RuntimeView, error) {
-	return ask(ctx, c.runtime, node, request{Service: RuntimeService, Command: cmdStatus}, func(r *reply) (*RuntimeView, *string) {
-		if r.Runtime == nil {
-			return nil, nil
-		}
-		return r.Runtime, &r.Runtime.Node
-	})
+	return ask(ctx, c.runtime, node, request{Service: RuntimeService, Command: cmdStatus}, func(r *reply) *RuntimeView { return r.Runtime })
 }
