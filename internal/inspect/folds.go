@@ -177,7 +177,7 @@ func (f *folds) below(ctx context.Context, pid string, limit uint64) (*State, er
 		return nil, nil
 	}
 	first, err := FirstRecord(ctx, f.journal, pid, found.SequenceNr+1)
-	if err != nil && unavailable(ctx, err) {
+	if err != nil && Unreachable(ctx, err) {
 		return nil, err
 	}
 	if err != nil || first > 0 && first <= found.SequenceNr {
@@ -297,8 +297,8 @@ func (s *Server) state(ctx context.Context, q StateQuery) (*StateView, error) {
 // replayable checks a request for a state and returns the type and the highest number of the entity.
 func (s *Server) replayable(ctx context.Context, id string, without []uint64) (*Type, uint64, error) {
 	switch {
-	case len(without) > maxWithout:
-		return nil, 0, fmt.Errorf("%w: Without has %d numbers, at most %d are allowed", ErrInvalid, len(without), maxWithout)
+	case len(without) > maxItems:
+		return nil, 0, fmt.Errorf("%w: Without has %d numbers, at most %d are allowed", ErrInvalid, len(without), maxItems)
 	case slices.Contains(without, 0):
 		return nil, 0, fmt.Errorf("%w: Without contains 0: event numbers start at 1", ErrInvalid)
 	}
@@ -332,7 +332,7 @@ func (s *Server) fold(ctx context.Context, t *Type, id string, at, highest uint6
 // out, because its text may quote a field.
 func (s *Server) foldError(ctx context.Context, id string, err error) error {
 	switch {
-	case err == nil, ctx.Err() != nil, unavailable(ctx, err), errors.Is(err, journal.ErrHistoryGap):
+	case err == nil, ctx.Err() != nil, Unreachable(ctx, err), errors.Is(err, journal.ErrHistoryGap):
 		return err
 	case s.cfg.Redact != nil:
 		return fmt.Errorf("%w: the state of %q", errUncomputable, id)

@@ -319,7 +319,7 @@ const (
 	payloadBytes = 384 << 10 // of a payload outside of a page
 	cutBytes     = 2 << 10   // of the beginning of a payload that is too long
 	maxExamined  = 5000      // records or IDs that a page examines
-	maxWithout   = 100
+	maxItems     = 100       // numbers and types in a request, snapshots in a reply
 	maxText      = 1 << 10 // of an error
 	maxTags      = 20
 	maxTag       = 256
@@ -512,7 +512,7 @@ func (s *Server) events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	}
 	page := &EventPage{Highest: highest}
 	if page.First, err = FirstRecord(ctx, s.journal, q.ID, highest); err != nil {
-		if unavailable(ctx, err) {
+		if Unreachable(ctx, err) {
 			return nil, err
 		}
 		page.First = 1 // the records themselves report the damage
@@ -598,16 +598,6 @@ func FirstRecord(ctx context.Context, j journal.Journal, id string, to uint64) (
 	return 0, nil
 }
 
-// unavailable reports whether an error has a cause other than the stored data.
-func unavailable(ctx context.Context, err error) bool {
-	for _, target := range []error{journal.ErrUnavailable, journal.ErrClosed, journal.ErrInvalid, snapshot.ErrClosed} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return ctx.Err() != nil
-}
-
 // record is a stored record, or the reason why it is unreadable.
 type record struct {
 	journal.Event
@@ -624,7 +614,7 @@ func (s *Server) records(ctx context.Context, id string, from, to uint64) ([]rec
 			list = append(list, record{e, nil})
 			continue
 		}
-		if unavailable(ctx, err) {
+		if Unreachable(ctx, err) {
 			return nil, fmt.Errorf("events of %q: %w", id, err)
 		}
 		next := from
@@ -651,7 +641,7 @@ func (s *Server) record(ctx context.Context, id string, nr uint64) (*record, err
 		if err == nil {
 			return &record{e, nil}, nil
 		}
-		if unavailable(ctx, err) {
+		if Unreachable(ctx, err) {
 			return nil, fmt.Errorf("event %d of %q: %w", nr, id, err)
 		}
 		return &record{journal.Event{SequenceNr: nr}, err}, nil
@@ -757,7 +747,7 @@ func (s *Server) listSnapshots(ctx context.Context, id string) (*SnapshotPage, e
 		if err != nil {
 			return nil, fmt.Errorf("snapshots of %q: %w", id, err)
 		}
-		if page.More = len(page.Snapshots) == maxWithout; page.More {
+		if page.More = len(page.Snapshots) == maxItems; page.More {
 			break
 		}
 		page.Snapshots = append(page.Snapshots, SnapshotView{md.SequenceNr, md.Time})
@@ -779,7 +769,7 @@ func (s *Server) snapshot(ctx context.Context, id string, nr uint64) (*StateView
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
 		return nil, fmt.Errorf("%w: snapshot %d of %q", ErrNotFound, nr, id)
-	case err != nil && unavailable(ctx, err):
+	case err != nil && Unreachable(ctx, err):
 		return nil, fmt.Errorf("snapshot %d of %q: %w", nr, id, err)
 	case err != nil:
 		v.Problem = cut(err.Error(), maxText)
@@ -814,8 +804,8 @@ func (s *Server) tail(ctx context.Context, q TailQuery) (*TailPage, error) {
 		}
 		criteria.Slices = journal.Slices{First: journal.SliceOf(q.ID), Count: 1}
 	}
-	if len(q.Types) > maxWithout {
-		return nil, fmt.Errorf("%w: more than %d types", ErrInvalid, maxWithout)
+	if len(q.Types) > maxItems {
+		return nil, fmt.Errorf("%w: more than %d types", ErrInvalid, maxItems)
 	}
 	read, err := querier.Query(ctx, criteria, q.After)
 	switch {
