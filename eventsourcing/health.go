@@ -32,7 +32,7 @@ func (r *Runtime) OpenBreakers() (n int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, s := range r.storages {
-		if s.broken.Load() {
+		if breakerOpen(s.journal) {
 			n++
 		}
 	}

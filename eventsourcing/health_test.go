@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,11 @@ func httpGet(h http.Handler, path string) (code int, body string) {
 func TestRuntimeHealth(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), JournalBreaker: journal.BreakerConfig{MaxFailures: 1, ResetTimeout: time.Nanosecond}}, nil)
+	var l *lamps
+	var changes []int // the numbers of open breakers that OnChange finds
+	l = openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), JournalBreaker: journal.BreakerConfig{
+		MaxFailures: 1, ResetTimeout: time.Nanosecond, OnChange: func(bool) { changes = append(changes, l.rt.OpenBreakers()) },
+	}}, nil)
 	busy := errors.New("too many requests")
 	var check error
 	h := probe.Health(l.rt.Live, l.rt.Ready, func() error { return check })
@@ -60,6 +65,9 @@ func TestRuntimeHealth(t *testing.T) {
 	l.ask(t, t.Context(), "3", switchOn)
 	if n := l.rt.OpenBreakers(); n != 0 {
 		t.Errorf("%d open breakers after a reply of the journal, want 0", n)
+	}
+	if !slices.Equal(changes, []int{1, 0}) {
+		t.Errorf("OnChange found %v open breakers, want 1 and 0", changes)
 	}
 
 	// While Close waits, the process is alive and gets no more commands.

@@ -280,12 +280,8 @@ func (r inspector) Waiting() []hosting.Waiting {
 func (r inspector) BreakersOpen() (journal, snapshots bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	open := func(v any) bool {
-		b, ok := v.(interface{ BreakerOpen() bool })
-		return ok && b.BreakerOpen()
-	}
 	for _, s := range r.storages {
-		journal, snapshots = journal || open(s.journal), snapshots || open(s.snapshots)
+		journal, snapshots = journal || breakerOpen(s.journal), snapshots || breakerOpen(s.snapshots)
 	}
 	return journal, snapshots
 }

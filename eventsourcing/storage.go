@@ -5,7 +5,6 @@ package eventsourcing
 
 import (
 	"reflect"
-	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
@@ -19,7 +18,12 @@ type storage struct {
 	journal   journal.Journal     // with a circuit breaker; nil for none
 	snapshots snapshot.Store      // with a circuit breaker; nil for none
 	writer    *groupcommit.Writer // nil without a journal
-	broken    atomic.Bool         // the circuit breaker of the journal is open
+}
+
+// breakerOpen reports whether the circuit breaker around a journal or a snapshot store is open.
+func breakerOpen(guarded any) bool {
+	b, ok := guarded.(interface{ BreakerOpen() bool })
+	return ok && b.BreakerOpen()
 }
 
 // openStorage puts circuit breakers around the journal and the snapshot store, and starts the writer.
@@ -29,13 +33,7 @@ func (r *Runtime) openStorage(db store.DB) (*storage, error) {
 		return s, nil
 	}
 	journalBreaker, snapshotBreaker := r.cfg.JournalBreaker, r.cfg.SnapshotBreaker
-	changed := observeEach(r, journalBreaker.OnChange)
-	journalBreaker.OnChange = func(open bool) {
-		s.broken.Store(open)
-		if changed != nil {
-			changed(open)
-		}
-	}
+	journalBreaker.OnChange = observeEach(r, journalBreaker.OnChange)
 	snapshotBreaker.OnChange = observeEach(r, snapshotBreaker.OnChange)
 	if saved := db.Snapshots(); saved != nil {
 		guarded, err := snapshot.WithBreaker(saved, snapshotBreaker)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/fielderror"
@@ -25,7 +26,7 @@ type Config struct {
 	Open, Late error
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. A half-open breaker counts as open. The mutex of the Caller is held: OnChange must not
-	// block or use the Caller. Optional.
+	// block or use the Caller, except for Open. Optional.
 	OnChange func(open bool)
 }
 
@@ -47,6 +48,8 @@ func (c Config) Validate(invalid error, typeName string) error {
 // Caller makes calls through a Breaker. It is safe for concurrent use.
 type Caller struct {
 	cfg Config
+
+	open atomic.Bool // a copy for Open, which does not wait for mu
 
 	mu      sync.Mutex
 	breaker Breaker
@@ -87,12 +90,8 @@ func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, er
 	return err
 }
 
-// Open reports whether the breaker is not closed.
-func (g *Caller) Open() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.breaker.State() != Closed
-}
+// Open reports whether the breaker is not closed. It does not block, and OnChange may call it.
+func (g *Caller) Open() bool { return g.open.Load() }
 
 func (g *Caller) begin(now time.Time) (Ticket, bool) {
 	g.mu.Lock()
@@ -113,7 +112,10 @@ func (g *Caller) end(t Ticket, o Outcome) {
 
 func (g *Caller) report(before State) {
 	open := g.breaker.State() != Closed
-	if open != (before != Closed) && g.cfg.OnChange != nil {
+	if open == (before != Closed) {
+		return
+	}
+	if g.open.Store(open); g.cfg.OnChange != nil {
 		g.cfg.OnChange(open)
 	}
 }
