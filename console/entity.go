@@ -340,11 +340,12 @@ func (c *Console) showLive(w http.ResponseWriter, r *http.Request) {
 	c.render(w, http.StatusOK, "live", part, v)
 }
 
-// Limits of the tree of a JSON value.
+// Limits of the tree of a JSON value, and of its beginning in a folded element and in a row.
 const (
 	maxTreeNodes = 4000
 	maxTreeDepth = 40
 	previewSize  = 72
+	briefSize    = 220
 )
 
 // tree renders a JSON value as folded elements. Objects and lists below the first level are folded.
@@ -432,7 +433,7 @@ func (t *treeWriter) nested(raw json.RawMessage, depth int) {
 	}
 	if depth > 0 {
 		t.out.WriteString(`<details class="j"><summary>`)
-		t.text("j-p", preview(raw))
+		t.text("j-p", beginning(raw, previewSize))
 		t.out.WriteString(`</summary>`)
 	}
 	t.out.WriteString(`<ul class="j">`)
@@ -459,18 +460,11 @@ func (t *treeWriter) nested(raw json.RawMessage, depth int) {
 	}
 }
 
-// preview is the beginning of a JSON value, in one line.
-func preview(raw json.RawMessage) string {
-	s := strings.ToValidUTF8(string(raw[:min(len(raw), previewSize)]), "")
-	if len(raw) > previewSize {
-		s += "…"
-	}
-	return s
-}
-
 // brief is the beginning of a payload for a row of the history.
-func brief(raw json.RawMessage) string {
-	const most = 220
+func brief(raw json.RawMessage) string { return beginning(raw, briefSize) }
+
+// beginning is the beginning of a JSON value, in one line.
+func beginning(raw json.RawMessage, most int) string {
 	s := strings.ToValidUTF8(string(raw[:min(len(raw), most)]), "")
 	if len(raw) > most {
 		s += "…"

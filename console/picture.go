@@ -409,10 +409,8 @@ func (c *Console) lookAtRegions(ctx context.Context, p *picture) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var names []string
-	for _, m := range p.Nodes {
-		if m.Status != cluster.Down.String() && m.Status != cluster.Joining.String() {
-			names = append(names, m.Name)
-		}
+	for _, m := range p.answering() {
+		names = append(names, m.Name)
 	}
 	types := map[string]*entityType{}
 	for _, answer := range c.shards.Regions(ctx, names) {

@@ -4,7 +4,6 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,22 +107,28 @@ func (s *Server) failure(err error) *FailureView {
 	return v
 }
 
+// versions returns the versions of the program's main module and of Refold, as far as they are known.
+func versions() (program, refold string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", ""
+	}
+	const path = "github.com/refold-io/refold"
+	if info.Main.Path == path {
+		refold = info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == path {
+			refold = d.Version
+		}
+	}
+	return info.Main.Version, refold
+}
+
 // runtime describes the process.
 func (s *Server) runtime() *RuntimeView {
 	v := &RuntimeView{
-		Started: s.started, Uptime: time.Since(s.started), Version: s.cfg.Version, Go: runtime.Version(), Goroutines: runtime.NumGoroutine(), CPUs: runtime.GOMAXPROCS(0),
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		v.Version = cmp.Or(v.Version, info.Main.Version)
-		const path = "github.com/refold-io/refold"
-		if info.Main.Path == path {
-			v.Refold = info.Main.Version
-		}
-		for _, d := range info.Deps {
-			if d.Path == path {
-				v.Refold = d.Version
-			}
-		}
+		Started: s.started, Uptime: time.Since(s.started), Version: s.version, Refold: s.refold, Go: runtime.Version(), Goroutines: runtime.NumGoroutine(), CPUs: runtime.GOMAXPROCS(0),
 	}
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)

@@ -22,6 +22,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,6 +110,8 @@ func (c Config) validate() error {
 type Server struct {
 	cfg       Config
 	started   time.Time
+	version   string          // of the program
+	refold    string          // the version of Refold
 	journal   journal.Journal // nil for none
 	snapshots snapshot.Store  // nil for none
 	folds     *folds          // nil without types or a journal
@@ -139,6 +142,8 @@ func NewServer(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	s := &Server{cfg: cfg, started: time.Now()}
+	s.version, s.refold = versions()
+	s.version = cmp.Or(cfg.Version, s.version)
 	if cfg.Store != nil {
 		s.journal, s.snapshots = cfg.Store.Journal(), cfg.Store.Snapshots()
 	}
@@ -320,7 +325,7 @@ const (
 	cutBytes     = 2 << 10   // of the beginning of a payload that is too long
 	maxExamined  = 5000      // records or IDs that a page examines
 	maxItems     = 100       // numbers and types in a request, snapshots in a reply
-	maxText      = 1 << 10 // of an error
+	maxText      = 1 << 10   // of an error
 	maxTags      = 20
 	maxTag       = 256
 	maxTypes     = 1000
@@ -385,8 +390,8 @@ func (s *Server) types(ctx context.Context) (*Catalog, error) {
 	slices.SortFunc(c.Types, func(a, b TypeView) int { return strings.Compare(a.Name, b.Name) })
 	c.Types = c.Types[:min(len(c.Types), maxTypes)]
 	for i := range c.Types {
-		c.Types[i].Resident, c.Types[i].Hosted = resident[c.Types[i].Name], false
-		_, c.Types[i].Hosted = resident[c.Types[i].Name]
+		n, hosted := resident[c.Types[i].Name]
+		c.Types[i].Resident, c.Types[i].Hosted = n, hosted
 	}
 	if s.journal == nil {
 		return c, nil
