@@ -138,8 +138,8 @@ func (n *Node) admitOperators(handle func(transport.AdminHandler) error) {
 type OperatorRequest struct {
 	// Operator is the name of the operator, as the carrier proves it.
 	Operator string
-	// Service is "cluster", "ddata", "sharding", those of a console ("inspect", "projection", "runtime"), or
-	// another service of Node.HandleAdmin.
+	// Service is "cluster", "ddata", "sharding", those of a console ("inspect", "projection",
+	// "runtime"), or another service of Node.HandleAdmin.
 	Service string
 	// Command is the command, such as "state" or "down". Right is the right that it requires.
 	Command string
@@ -156,12 +156,14 @@ type adminHandler struct {
 // handler; nil removes the handler. A request is a JSON object with the name of the service in the
 // field "service" and one of the commands in the field "command". A reply is a JSON object with
 // errors in the field "error". Packages that build on this one use HandleAdmin. The service
-// "cluster" is that of this package. The name of a service has the alphabet of a node's name. Operators can reach a node once it is a member. They
-// can reach a node without Config.Seeds from its start, under its name.
+// "cluster" is that of this package. The name of a service has the alphabet of a node's name.
+// Operators can reach a node once it is a member. They can reach a node without Config.Seeds from
+// its start, under its name.
 //
-// The handler receives a request only if it was sent to the service, has one of the commands, uses the right that this
-// command requires, and Config.Authorize permits it. The node writes a log line for each request
-// whose command requires transport.AdminAct, and one line a minute for reads of the same kind.
+// The handler receives a request only if it was sent to the service, has one of the commands, uses
+// the right that this command requires, and Config.Authorize permits it. The node writes a log line
+// for each request whose command requires transport.AdminAct, and one line a minute for reads of
+// the same kind.
 func (n *Node) HandleAdmin(service string, commands map[string]transport.AdminRight, h transport.AdminHandler) {
 	if h == nil {
 		n.services.Delete(service)
@@ -170,9 +172,9 @@ func (n *Node) HandleAdmin(service string, commands map[string]transport.AdminRi
 	n.services.Store(service, adminHandler{maps.Clone(commands), h})
 }
 
-// AdminClient returns a client whose requests this node handles as those of an operator, without a network.
-// Config.Authorize decides about them. Other nodes than this one are not reached: the error matches
-// transport.ErrNoNode.
+// AdminClient returns a client whose requests this node handles as those of an operator, without a
+// network. Config.Authorize decides about them. Other nodes than this one are not reached: the
+// error matches transport.ErrNoNode.
 func (n *Node) AdminClient(operator string) transport.AdminClient { return adminClient{n, operator} }
 
 type adminClient struct {
@@ -423,9 +425,9 @@ func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 }
 
 // Join orders a node that was started without Config.Seeds to join the cluster through the member
-// with the name seed, as Node.JoinVia does. If both names are equal, the node founds a cluster: make
-// sure that no other node of the cluster runs. Join returns before the node is a member. The node
-// must be named: a node that is not a member does not answer requests to any node.
+// with the name seed, as Node.JoinVia does. If both names are equal, the node founds a cluster:
+// make sure that no other node of the cluster runs. Join returns before the node is a member. The
+// node must be named: a node that is not a member does not answer requests to any node.
 func (a *Admin) Join(ctx context.Context, node, seed string) error {
 	if node == "" {
 		return invalid("join through %q: the name of the node is missing", seed)

@@ -252,9 +252,9 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 // data.
 //
 // Update calls modify at most once, and no other update function runs at the same time. modify must
-// not block or call runtime.Goexit. It may use only Self and reads at ReadLocal of the replicator, and it
-// must change values with this Self. If modify returns an error or panics, nothing has changed. The replicator
-// waits for modify and logs a slow call.
+// not block or call runtime.Goexit. It may use only Self and reads at ReadLocal of the replicator,
+// and it must change values with this Self. If modify returns an error or panics, nothing has
+// changed. The replicator waits for modify and logs a slow call.
 //
 // The error is an *Error. After ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid,
 // ErrBusy and ErrCanceled nothing has changed. After ErrQuorum, ErrGivenUp and ErrStore the value

@@ -29,9 +29,9 @@ const (
 	adminTimeout         = time.Minute // for each request, including the time in the queue
 )
 
-// AdminHandler answers requests of operators for a service. Its context ends one minute after the arrival of the
-// request, or when the transport is closed. For each right, at most eight calls run concurrently,
-// and at most four of the same operator. The slots of reads and actions are separate.
+// AdminHandler answers requests of operators for a service. Its context ends one minute after the
+// arrival of the request, or when the transport is closed. For each right, at most eight calls run
+// concurrently, and at most four of the same operator. The slots of reads and actions are separate.
 type AdminHandler func(ctx context.Context, operator, service string, right AdminRight, request []byte) []byte
 
 type admin struct {

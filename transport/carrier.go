@@ -100,8 +100,8 @@ func (r AdminRight) String() string {
 type AdminRequest struct {
 	// Operator is the name of the operator, as proved by the carrier.
 	Operator string
-	// Service is the service to which the request is addressed. The carrier proves that the operator has
-	// the right to it.
+	// Service is the service to which the request is addressed. The carrier proves that the
+	// operator has the right to it.
 	Service string
 	// Right is the right that the request uses. The carrier proves that the operator has it.
 	Right AdminRight
@@ -115,12 +115,12 @@ type AdminRequest struct {
 
 // AdminClient sends requests to nodes for an operator. Its methods are safe for concurrent use.
 type AdminClient interface {
-	// Ask sends a request for a service that uses a right to the named node, or to any available node
-	// if the name is empty, and waits for the answer or the end of ctx. If the name is empty and the first node
-	// does not answer, a second node may receive the request too. Such a request must be
-	// repeatable. The error matches ErrNoNode if there is no such node, ErrDenied if the operator
-	// does not have the right to the service, ErrTooLarge if the request has more than MaxAdminRequest bytes, or
-	// is the node's error: see AdminRequest.
+	// Ask sends a request for a service that uses a right to the named node, or to any available
+	// node if the name is empty, and waits for the answer or the end of ctx. If the name is empty
+	// and the first node does not answer, a second node may receive the request too. Such a request
+	// must be repeatable. The error matches ErrNoNode if there is no such node, ErrDenied if the
+	// operator does not have the right to the service, ErrTooLarge if the request has more than
+	// MaxAdminRequest bytes, or is the node's error: see AdminRequest.
 	Ask(ctx context.Context, service string, right AdminRight, node string, request []byte) ([]byte, error)
 	// Close ends the client.
 	Close() error

@@ -3,7 +3,8 @@
 
 package inspect
 
-// Checkpoints returns the number of IDs with checkpoints, the bytes of all, and the largest bytes of one.
+// Checkpoints returns the number of IDs with checkpoints, the bytes of all, and the largest bytes
+// of one.
 func Checkpoints(s *Server) (ids, total, largest int) {
 	s.folds.mu.Lock()
 	defer s.folds.mu.Unlock()

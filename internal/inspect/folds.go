@@ -33,10 +33,11 @@ const (
 	valueBytes  = 2 << 10  // of a value in a list of changes
 )
 
-// folds computes states at any number. It keeps encoded states of recently folded IDs as checkpoints, so
-// that a state of a long history needs few events. The memory is bounded in two ways: if the checkpoints
-// of an ID exceed maxIDBytes, every second one is dropped and the distance doubles; if all exceed
-// maxBytes, the least recently used ID is dropped. Events are immutable, so checkpoints stay valid.
+// folds computes states at any number. It keeps encoded states of recently folded IDs as
+// checkpoints, so that a state of a long history needs few events. The memory is bounded in two
+// ways: if the checkpoints of an ID exceed maxIDBytes, every second one is dropped and the distance
+// doubles; if all exceed maxBytes, the least recently used ID is dropped. Events are immutable, so
+// checkpoints stay valid.
 type folds struct {
 	rt        *eventsourcing.Runtime // reads the journal, and snapshots through a basedStore
 	journal   journal.Journal
@@ -110,8 +111,8 @@ func (s basedStore) Load(ctx context.Context, id string, c snapshot.Criteria) (s
 // Close implements snapshot.Store. The owner of the store closes it.
 func (basedStore) Close() error { return nil }
 
-// state computes the state of an entity after event number at, from 1 to the highest number, without
-// some events. fresh disables snapshots and checkpoints.
+// state computes the state of an entity after event number at, from 1 to the highest number,
+// without some events. fresh disables snapshots and checkpoints.
 func (f *folds) state(ctx context.Context, t *Type, pid string, at uint64, without []uint64, fresh bool) (State, error) {
 	select {
 	case f.slots <- struct{}{}:
@@ -169,8 +170,9 @@ func (f *folds) snapshotBelow(ctx context.Context, pid string, limit uint64) uin
 	return 0
 }
 
-// below returns the newest checkpoint of an ID up to a number, nil if there is none. If events after it are
-// deleted, the checkpoints are dropped: a deletion must also remove the data from memory.
+// below returns the newest checkpoint of an ID up to a number, nil if there is none. If events
+// after it are deleted, the checkpoints are dropped: a deletion must also remove the data from
+// memory.
 func (f *folds) below(ctx context.Context, pid string, limit uint64) (*State, error) {
 	found := f.find(pid, limit)
 	if found == nil {
@@ -294,7 +296,8 @@ func (s *Server) state(ctx context.Context, q StateQuery) (*StateView, error) {
 	return v, nil
 }
 
-// replayable checks a request for a state and returns the type and the highest number of the entity.
+// replayable checks a request for a state and returns the type and the highest number of the
+// entity.
 func (s *Server) replayable(ctx context.Context, id string, without []uint64) (*Type, uint64, error) {
 	switch {
 	case len(without) > maxItems:
@@ -328,8 +331,8 @@ func (s *Server) fold(ctx context.Context, t *Type, id string, at, highest uint6
 	return f, s.foldError(ctx, id, err)
 }
 
-// foldError returns an error for the operator. With redaction, the error of the program's code is left
-// out, because its text may quote a field.
+// foldError returns an error for the operator. With redaction, the error of the program's code is
+// left out, because its text may quote a field.
 func (s *Server) foldError(ctx context.Context, id string, err error) error {
 	switch {
 	case err == nil, ctx.Err() != nil, Unreachable(ctx, err), errors.Is(err, journal.ErrHistoryGap):
@@ -436,8 +439,8 @@ type memory struct {
 // maxDeliveries is the number of listed deliveries.
 const maxDeliveries = 100
 
-// inMemory copies the state of an entity in memory, nil if it does not run in this process. All events of
-// the state are durable.
+// inMemory copies the state of an entity in memory, nil if it does not run in this process. All
+// events of the state are durable.
 func (s *Server) inMemory(ctx context.Context, t *Type, id string) (*memory, string, error) {
 	if s.cfg.Runtime == nil {
 		return nil, eventsourcing.Absent.String(), nil
@@ -469,8 +472,8 @@ func (s *Server) inMemory(ctx context.Context, t *Type, id string) (*memory, str
 	return m, presence, nil
 }
 
-// pending lists the unconfirmed deliveries of an entity: those of the instance in memory, or those that
-// its events give.
+// pending lists the unconfirmed deliveries of an entity: those of the instance in memory, or those
+// that its events give.
 func (s *Server) pending(ctx context.Context, id string) (*PendingPage, error) {
 	t, highest, err := s.replayable(ctx, id, nil)
 	if err != nil {

@@ -107,7 +107,8 @@ func (s *Server) failure(err error) *FailureView {
 	return v
 }
 
-// versions returns the versions of the program's main module and of Refold, as far as they are known.
+// versions returns the versions of the program's main module and of Refold, as far as they are
+// known.
 func versions() (program, refold string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -161,8 +162,8 @@ type Meter struct {
 	current window
 }
 
-// window counts the commands of a period by latency. The bucket of a latency is its power of two with
-// two further bits: a quantile is exact to 25 %.
+// window counts the commands of a period by latency. The bucket of a latency is its power of two
+// with two further bits: a quantile is exact to 25 %.
 type window struct {
 	commands atomic.Uint64
 	buckets  [latencyBuckets]atomic.Uint64
@@ -173,7 +174,8 @@ const (
 	latencyBuckets = 64 * 4
 )
 
-// Observer returns the observer for eventsourcing.Config.Observer, or for eventsourcing.Tee with others.
+// Observer returns the observer for eventsourcing.Config.Observer, or for eventsourcing.Tee with
+// others.
 func (m *Meter) Observer() eventsourcing.Observer {
 	return eventsourcing.Observer{
 		Command: func(i eventsourcing.CommandInfo) {
@@ -207,8 +209,8 @@ func latencyOf(bucket int) time.Duration {
 	return time.Duration((uint64(bucket&3)+5)<<(power-3) - 1) //nolint:gosec // below 2^63 for latencies of commands
 }
 
-// Load returns the load. Totals are exact. Rates and latencies are those of the current window and the one
-// before it. Windows advance when Load is called, so a caller polls it.
+// Load returns the load. Totals are exact. Rates and latencies are those of the current window and
+// the one before it. Windows advance when Load is called, so a caller polls it.
 func (m *Meter) Load() Load {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -290,11 +290,11 @@ func (f Format) Check(payload []byte) error {
 
 // Field is a field of a payload.
 type Field struct {
-	// ID is the persistence ID, and Manifest that of the event, the snapshot or the state. The manifest is
-	// "delivery" for a command in an outbox.
+	// ID is the persistence ID, and Manifest that of the event, the snapshot or the state. The
+	// manifest is "delivery" for a command in an outbox.
 	ID, Manifest string
-	// Path are the keys and indexes that lead to the field. It is empty for the whole payload. It must not
-	// be changed or kept.
+	// Path are the keys and indexes that lead to the field. It is empty for the whole payload. It
+	// must not be changed or kept.
 	Path []string
 }
 
@@ -343,8 +343,8 @@ func (r *redaction) value(path []string, v any) any {
 	return v
 }
 
-// text returns compact JSON with its fields replaced, and whether a field was. It keeps the order of the
-// fields.
+// text returns compact JSON with its fields replaced, and whether a field was. It keeps the order
+// of the fields.
 func (r *redaction) text(compact []byte) (out []byte, redacted bool, failed error) {
 	in := json.NewDecoder(bytes.NewReader(compact))
 	in.UseNumber()

@@ -6,7 +6,9 @@
 // itself. The console and the operator's commands use it. Services and clients send the requests of
 // package adminrpc over a transport.AdminClient.
 //
-//	server, err := inspect.NewServer(inspect.Config{Runtime: rt, Types: []inspect.Type{inspect.TypeOf(accountType)}})
+//	server, err := inspect.NewServer(inspect.Config{
+//		Runtime: rt, Types: []inspect.Type{inspect.TypeOf(accountType)},
+//	})
 //	...
 //	client := inspect.NewClient(server.AdminClient())
 //	page, err := client.Events(ctx, "", inspect.EventQuery{ID: "account|42", Backward: true})
@@ -15,10 +17,11 @@
 //
 //   - No request changes stored data. Pauses, rebuilds and verifications are actions: they need
 //     Config.AllowActions, and the right to act.
-//   - The size of each reply is bounded, and so is the number of records that a request reads, except
-//     for a state without a snapshot or a checkpoint below its number.
+//   - The size of each reply is bounded, and so is the number of records that a request reads,
+//     except for a state without a snapshot or a checkpoint below its number.
 //   - A damaged or unknown payload is reported in its place and does not fail the page.
-//   - Config.Redact is applied before a reply leaves the process, and before a filter searches a text.
+//   - Config.Redact is applied before a reply leaves the process, and before a filter searches a
+//     text.
 package inspect
 
 import (
@@ -55,13 +58,13 @@ type Config struct {
 	Types []Type
 	// Projections are the projections of the program. Their names must differ. Defaults to none.
 	Projections []Projection
-	// Meter measures the load of the runtime, whose Observer must include that of the meter. Defaults to
-	// none.
+	// Meter measures the load of the runtime, whose Observer must include that of the meter.
+	// Defaults to none.
 	Meter *Meter
 	// Redact reports whether a field of an event, a state, a snapshot or a delivery is replaced by
 	// "(redacted)" in replies. It is called for each field and each value that contains fields,
-	// concurrently. A field is replaced if it panics. Keys are shown unless the map is replaced. Defaults
-	// to none.
+	// concurrently. A field is replaced if it panics. Keys are shown unless the map is replaced.
+	// Defaults to none.
 	Redact func(Field) bool
 	// AllowActions permits pauses and rebuilds of projections and verifications of the journal.
 	AllowActions bool
@@ -202,8 +205,9 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// AdminClient returns a client that reaches the services of this process, without a network. After Register
-// it reaches all services of the node. It ignores the names of nodes for the services of this package.
+// AdminClient returns a client that reaches the services of this process, without a network. After
+// Register it reaches all services of the node. It ignores the names of nodes for the services of
+// this package.
 func (s *Server) AdminClient() transport.AdminClient { return local{s} }
 
 // local implements transport.AdminClient for one process.
@@ -342,7 +346,8 @@ func escaped(text string) int {
 	return n
 }
 
-// escapedJSON returns the size of a JSON text in a reply, which escapes some characters to six bytes.
+// escapedJSON returns the size of a JSON text in a reply, which escapes some characters to six
+// bytes.
 func escapedJSON[T ~string | ~[]byte](text T) int {
 	n := len(text)
 	for i := range len(text) {
@@ -593,7 +598,8 @@ func (q *EventQuery) filter() func(*EventView) bool {
 	}
 }
 
-// FirstRecord returns the number of the first record of an ID up to a number, or 0 if there is none.
+// FirstRecord returns the number of the first record of an ID up to a number, or 0 if there is
+// none.
 func FirstRecord(ctx context.Context, j journal.Journal, id string, to uint64) (uint64, error) {
 	for _, bound := range []uint64{min(1, to), to} { // most IDs still have record 1; reading only that one avoids a page
 		for e, err := range j.Replay(ctx, id, 1, bound) {

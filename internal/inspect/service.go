@@ -24,16 +24,16 @@ const (
 var (
 	// ErrNoService is matched if the node does not have the service.
 	ErrNoService = errors.New("inspect: the node does not have this service")
-	// ErrNotFound is matched for a persistence ID, an event, a snapshot or a projection that does not
-	// exist.
+	// ErrNotFound is matched for a persistence ID, an event, a snapshot or a projection that does
+	// not exist.
 	ErrNotFound = errors.New("inspect: not found")
 	// ErrInvalid is matched for a request that no server accepts.
 	ErrInvalid = errors.New("inspect: invalid request")
-	// ErrNoType is matched if the Go code of the entity type is not part of the node's program, so that
-	// its states cannot be computed.
+	// ErrNoType is matched if the Go code of the entity type is not part of the node's program, so
+	// that its states cannot be computed.
 	ErrNoType = errors.New("inspect: the entity type is not part of the program")
-	// ErrUnsupported is matched if the node's database lacks the requested function: it has no journal,
-	// no snapshot store, no list of persistence IDs or no queries.
+	// ErrUnsupported is matched if the node's database lacks the requested function: it has no
+	// journal, no snapshot store, no list of persistence IDs or no queries.
 	ErrUnsupported = errors.New("inspect: the database of the node does not support the request")
 	// ErrRunning is matched if a verification runs already.
 	ErrRunning = errors.New("inspect: a verification is running")
@@ -129,8 +129,8 @@ type reply struct {
 type Catalog struct {
 	// Types are the entity types of the program, ordered by name.
 	Types []TypeView `json:"types,omitempty"`
-	// Journal, Snapshots, Lists and Queries report whether the database has a journal and a snapshot
-	// store, and whether the journal can list persistence IDs and be read across them.
+	// Journal, Snapshots, Lists and Queries report whether the database has a journal and a
+	// snapshot store, and whether the journal can list persistence IDs and be read across them.
 	Journal   bool `json:"journal"`
 	Snapshots bool `json:"snapshots"`
 	Lists     bool `json:"lists"`
@@ -149,15 +149,16 @@ type TypeView struct {
 	// Linked reports that states can be computed. Problem is the reason if not.
 	Linked  bool   `json:"linked"`
 	Problem string `json:"problem,omitempty"`
-	// Hosted reports that the runtime hosts the type, and Resident the number of entities in memory.
+	// Hosted reports that the runtime hosts the type, and Resident the number of entities in
+	// memory.
 	Hosted   bool `json:"hosted,omitempty"`
 	Resident int  `json:"resident,omitempty"`
 }
 
 // IDQuery selects persistence IDs, in bytewise order.
 type IDQuery struct {
-	// Type selects the entities of a type. Defaults to all persistence IDs, also those of Refold itself
-	// if Prefix begins with "refold.".
+	// Type selects the entities of a type. Defaults to all persistence IDs, also those of Refold
+	// itself if Prefix begins with "refold.".
 	Type string `json:"type,omitempty"`
 	// Prefix selects persistence IDs that begin with it; with Type, IDs of entities that do.
 	Prefix string `json:"prefix,omitempty"`
@@ -170,8 +171,8 @@ type IDQuery struct {
 // IDPage is a page of persistence IDs.
 type IDPage struct {
 	IDs []IDView `json:"ids,omitempty"`
-	// Next is After of the next page, empty at the end. A page may have fewer IDs than requested, or
-	// none, and still have a Next.
+	// Next is After of the next page, empty at the end. A page may have fewer IDs than requested,
+	// or none, and still have a Next.
 	Next string `json:"next,omitempty"`
 }
 
@@ -194,9 +195,9 @@ type EventQuery struct {
 	Backward bool   `json:"backward,omitempty"`
 	// Limit is the maximum number of events, at most 200. Defaults to 50.
 	Limit int `json:"limit,omitempty"`
-	// Manifest selects manifests that contain this text. Text selects events whose JSON, as the reply
-	// shows it, contains this text, regardless of case. Since and Until are bounds of the time; both are
-	// inclusive. They default to no bound.
+	// Manifest selects manifests that contain this text. Text selects events whose JSON, as the
+	// reply shows it, contains this text, regardless of case. Since and Until are bounds of the
+	// time; both are inclusive. They default to no bound.
 	Manifest string    `json:"manifest,omitempty"`
 	Text     string    `json:"text,omitempty"`
 	Since    time.Time `json:"since,omitzero"`
@@ -206,8 +207,8 @@ type EventQuery struct {
 // EventPage is a page of events, in the order of the query.
 type EventPage struct {
 	Events []EventView `json:"events,omitempty"`
-	// First is the number of the first record that is not deleted, 0 if there is none. Highest is the
-	// highest sequence number.
+	// First is the number of the first record that is not deleted, 0 if there is none. Highest is
+	// the highest sequence number.
 	First   uint64 `json:"first,omitempty"`
 	Highest uint64 `json:"highest"`
 	// Next is From of the next page, 0 at the end. A page with filters may have no events and still
@@ -259,25 +260,25 @@ type StateQuery struct {
 
 // StateView is a state of an entity.
 type StateView struct {
-	// Nr and Time are those of the last event that was applied. Highest is the highest sequence number of
-	// the entity.
+	// Nr and Time are those of the last event that was applied. Highest is the highest sequence
+	// number of the entity.
 	Nr      uint64    `json:"nr"`
 	Time    time.Time `json:"time,omitzero"`
 	Highest uint64    `json:"highest,omitempty"`
-	// From is the number of the snapshot or checkpoint from which the state was computed, 0 for none.
-	// Records is the number of records that were applied after it.
+	// From is the number of the snapshot or checkpoint from which the state was computed, 0 for
+	// none. Records is the number of records that were applied after it.
 	From     uint64 `json:"from,omitempty"`
 	Records  uint64 `json:"records,omitempty"`
 	Manifest string `json:"manifest,omitempty"`
 	Payload
 }
 
-// DifferenceQuery selects two states of an entity. One event is the difference of its number and the
-// number before it.
+// DifferenceQuery selects two states of an entity. One event is the difference of its number and
+// the number before it.
 type DifferenceQuery struct {
 	ID string `json:"id"`
-	// From is the number of the last event before the difference; 0 is the empty state. To is the number
-	// of the last event of the difference. From may be greater than To.
+	// From is the number of the last event before the difference; 0 is the empty state. To is the
+	// number of the last event of the difference. From may be greater than To.
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 	// Without are the numbers of up to 100 events that are not applied to the second state.
@@ -291,8 +292,8 @@ type Difference struct {
 	After  StateView `json:"after"`
 	// Equal reports that both states have the same encoding.
 	Equal bool `json:"equal,omitempty"`
-	// Changes are the fields that differ, at most 100. Omitted is the number of the others. Problem is
-	// the reason if the list is empty and the states are not equal.
+	// Changes are the fields that differ, at most 100. Omitted is the number of the others. Problem
+	// is the reason if the list is empty and the states are not equal.
 	Changes []Change `json:"changes,omitempty"`
 	Omitted int      `json:"omitted,omitempty"`
 	Problem string   `json:"problem,omitempty"`
@@ -300,8 +301,8 @@ type Difference struct {
 
 // Live compares the state of an entity in memory with the state that its events give.
 type Live struct {
-	// Presence is that of the entity in this process: "absent", "recovering" or "running". The other
-	// fields are set for a running entity.
+	// Presence is that of the entity in this process: "absent", "recovering" or "running". The
+	// other fields are set for a running entity.
 	Presence string `json:"presence"`
 	// State is the state in memory.
 	State *StateView `json:"state,omitempty"`
@@ -324,8 +325,8 @@ type SnapshotView struct {
 
 // PendingPage lists the unconfirmed deliveries of an entity.
 type PendingPage struct {
-	// Live reports that the list comes from the entity in memory, so that Attempts and Problem are known.
-	// Otherwise it comes from the state that the events give.
+	// Live reports that the list comes from the entity in memory, so that Attempts and Problem are
+	// known. Otherwise it comes from the state that the events give.
 	Live bool `json:"live,omitempty"`
 	// Deliveries has at most 100 entries. Total is the number of all.
 	Deliveries []Delivery `json:"deliveries,omitempty"`
@@ -372,13 +373,13 @@ type TailPage struct {
 
 // Verification is the state of the verification of a journal.
 type Verification struct {
-	// Running reports that the verification runs. Started is zero if none was started. Ended is zero
-	// while it runs.
+	// Running reports that the verification runs. Started is zero if none was started. Ended is
+	// zero while it runs.
 	Running bool      `json:"running,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// IDs, Records and Snapshots count the verified data. ByType counts the IDs and records by type, for
-	// up to 100 types.
+	// IDs, Records and Snapshots count the verified data. ByType counts the IDs and records by
+	// type, for up to 100 types.
 	IDs       uint64               `json:"ids"`
 	Records   uint64               `json:"records"`
 	Snapshots uint64               `json:"snapshots"`
@@ -449,7 +450,8 @@ type WorkerView struct {
 // FailureView is the last error of a projection or a worker.
 type FailureView struct {
 	Text string `json:"text"`
-	// ID, Nr, Manifest and Offset are those of the event that failed, empty if no event is the cause.
+	// ID, Nr, Manifest and Offset are those of the event that failed, empty if no event is the
+	// cause.
 	ID       string         `json:"id,omitempty"`
 	Nr       uint64         `json:"nr,omitempty"`
 	Manifest string         `json:"manifest,omitempty"`
@@ -471,7 +473,8 @@ type RuntimeView struct {
 	Heap   uint64 `json:"heap"`
 	Memory uint64 `json:"memory"`
 	CPUs   int    `json:"cpus"`
-	// Hosts reports that the program has a runtime of entities. The fields below are zero otherwise.
+	// Hosts reports that the program has a runtime of entities. The fields below are zero
+	// otherwise.
 	Hosts bool `json:"hosts,omitempty"`
 	// JournalBreakerOpen and SnapshotBreakerOpen report an open circuit breaker.
 	JournalBreakerOpen  bool            `json:"journal_breaker_open,omitempty"`
@@ -485,16 +488,16 @@ type RuntimeView struct {
 type EntityFigures struct {
 	Type     string `json:"type"`
 	Resident int    `json:"resident"`
-	// Inbox is the number of messages in mailboxes, Stash the number of messages that wait in entities.
-	// If the type has more than 10,000 entities in memory, both are estimates.
+	// Inbox is the number of messages in mailboxes, Stash the number of messages that wait in
+	// entities. If the type has more than 10,000 entities in memory, both are estimates.
 	Inbox int `json:"inbox"`
 	Stash int `json:"stash"`
 }
 
 // Load is the load of a runtime. Rates and latencies are those of the last 10 to 20 seconds.
 type Load struct {
-	// Commands, Failed and Dropped are totals: handled commands, those that were answered with an error,
-	// and messages without a waiting caller that could not be delivered.
+	// Commands, Failed and Dropped are totals: handled commands, those that were answered with an
+	// error, and messages without a waiting caller that could not be delivered.
 	Commands uint64 `json:"commands"`
 	Failed   uint64 `json:"failed"`
 	Dropped  uint64 `json:"dropped"`
@@ -506,8 +509,8 @@ type Load struct {
 }
 
 // Client sends requests of an operator to nodes. An empty node means any node. Its methods are safe
-// for concurrent use. They return the errors of transport.AdminClient and those of this package, and
-// transport.ErrDenied for an action that the node does not permit.
+// for concurrent use. They return the errors of transport.AdminClient and those of this package,
+// and transport.ErrDenied for an action that the node does not permit.
 type Client struct{ inspect, projection, runtime *adminrpc.Client }
 
 // NewClient returns a client. The caller closes admin.
@@ -591,8 +594,8 @@ func (c *Client) Verification(ctx context.Context, node string) (*Verification, 
 	return c.verify(ctx, node, cmdVerify)
 }
 
-// StartVerify starts a verification on the node. It is an action. The error matches ErrRunning if one
-// runs.
+// StartVerify starts a verification on the node. It is an action. The error matches ErrRunning if
+// one runs.
 func (c *Client) StartVerify(ctx context.Context, node string) (*Verification, error) {
 	return c.verify(ctx, node, cmdVerifyStart)
 }
@@ -611,8 +614,8 @@ func (c *Client) Projections(ctx context.Context, node string) (*Projections, er
 	return c.project(ctx, node, cmdStatus, "")
 }
 
-// PauseProjection pauses a projection on a node until ResumeProjection. It returns when no handler is
-// running. It is an action, like ResumeProjection and RebuildProjection. The reply lists the
+// PauseProjection pauses a projection on a node until ResumeProjection. It returns when no handler
+// is running. It is an action, like ResumeProjection and RebuildProjection. The reply lists the
 // projection.
 func (c *Client) PauseProjection(ctx context.Context, node, name string) (*Projections, error) {
 	return c.project(ctx, node, cmdPause, name)

@@ -90,8 +90,8 @@ func (c *counting) read() int {
 	return n
 }
 
-// The state at any number is that of the events up to it, whatever was requested before. After the first
-// request, few events are read.
+// The state at any number is that of the events up to it, whatever was requested before. After the
+// first request, few events are read.
 func TestStateAtAnyNumber(t *testing.T) {
 	t.Parallel()
 	db := must[store.DB](t)(inmem.Open())
@@ -222,8 +222,8 @@ func TestDeletionDropsCheckpoints(t *testing.T) {
 	}
 }
 
-// A server with large states and many IDs keeps a bounded number of checkpoints, and the states stay
-// right.
+// A server with large states and many IDs keeps a bounded number of checkpoints, and the states
+// stay right.
 func TestCheckpointsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
@@ -362,8 +362,8 @@ func TestVerificationStops(t *testing.T) {
 	}
 }
 
-// Projections are listed with the event that failed. Actions need Config.AllowActions and the right to
-// act.
+// Projections are listed with the event that failed. Actions need Config.AllowActions and the right
+// to act.
 func TestProjections(t *testing.T) {
 	t.Parallel()
 	db := must[store.DB](t)(inmem.Open())
@@ -511,8 +511,8 @@ func TestMeterQuantiles(t *testing.T) {
 	}
 }
 
-// BenchmarkSlider requests the states of an entity with 100,000 events at random numbers, and reports the
-// slowest of 20.
+// BenchmarkSlider requests the states of an entity with 100,000 events at random numbers, and
+// reports the slowest of 20.
 func BenchmarkSlider(b *testing.B) {
 	db, err := inmem.Open()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/internal/panics"
 )
 
-// Type is an entity type whose Go code is part of the program, so that its events can be decoded and
-// replayed. TypeOf returns one.
+// Type is an entity type whose Go code is part of the program, so that its events can be decoded
+// and replayed. TypeOf returns one.
 type Type struct {
 	// Name is the name of the type.
 	Name string
@@ -52,8 +52,8 @@ type Wanted struct {
 	Without []uint64
 	// DisableSnapshots applies all events from the first one on.
 	DisableSnapshots bool
-	// Visit is called with the state at each sequence number in At, which is in ascending order. The
-	// numbers must not be below the number of the snapshot that is used. Fold ends when Visit
+	// Visit is called with the state at each sequence number in At, which is in ascending order.
+	// The numbers must not be below the number of the snapshot that is used. Fold ends when Visit
 	// fails.
 	At    []uint64
 	Visit func(State) error

@@ -47,8 +47,8 @@ type VerifyOptions struct {
 	MaxProblems int
 	// Digest computes Report.Digest.
 	Digest bool
-	// Progress is called after each persistence ID with the report so far, which must not be changed or
-	// kept. Defaults to none.
+	// Progress is called after each persistence ID with the report so far, which must not be
+	// changed or kept. Defaults to none.
 	Progress func(id string, sofar *Report)
 }
 
@@ -61,11 +61,11 @@ var ErrNoLister = errors.New("inspect: the journal cannot list its persistence I
 //     covers may be deleted, and only from the beginning.
 //   - Times do not decrease.
 //   - Each payload can be decoded, and fences have no payload.
-//   - Each snapshot can be read and decoded, and its number is not above the highest one. A snapshot
-//     of another Snapshots.Version is not decoded.
+//   - Each snapshot can be read and decoded, and its number is not above the highest one. A
+//     snapshot of another Snapshots.Version is not decoded.
 //   - Each snapshot of an entity type in VerifyOptions.Types equals the state that the events up to
-//     its number give. If events were deleted, the replay begins with the oldest snapshot that covers
-//     them.
+//     its number give. If events were deleted, the replay begins with the oldest snapshot that
+//     covers them.
 //   - Queries find each event, if the journal offers this check.
 //
 // Verify changes nothing. Other programs may write at the same time; Verify may or may not see
