@@ -17,6 +17,7 @@ import (
 // A supervisor keeps entities whose handlers panic, stops entities whose history cannot be read, and
 // restarts the others after a pause.
 func ExampleDirective() {
+	// region supervise
 	supervise := func(cause error) eventsourcing.Directive {
 		if _, ok := errors.AsType[*eventsourcing.PanicError](cause); ok {
 			return eventsourcing.Resume
@@ -26,6 +27,7 @@ func ExampleDirective() {
 		}
 		return eventsourcing.Restart
 	}
+	// endregion
 	type (
 		state struct{ Calls int } // of this instance
 		event struct{}

@@ -45,3 +45,30 @@ func ExampleOptions_handOff() {
 	// a leaves: <nil>
 	// 20 <nil>
 }
+
+// A node is drained before it is stopped: its shards move while it still runs. The command "refold
+// shards drain" does the same.
+func ExampleRegion_Drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
+	a, err := openBranch(ctx, network, journal, "a:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.stop(ctx)
+	b, err := openBranch(ctx, network, journal, "b:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.stop(ctx)
+	fmt.Println(eventsourcing.Ask(ctx, a.region.Ref("42"), Deposit{Amount: 10}))
+	fmt.Println("drain:", a.region.Drain(ctx))                                   // waits until a hosts no shards
+	fmt.Println(eventsourcing.Ask(ctx, a.region.Ref("42"), Deposit{Amount: 10})) // a still sends commands
+	// Output:
+	// 10 <nil>
+	// drain: <nil>
+	// 20 <nil>
+}

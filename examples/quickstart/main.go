@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Quickstart is the smallest program with Refold: one kind of entity, one command, one event.
+// Quickstart is the program of the README.
 package main
 
 import (
@@ -11,39 +11,33 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	es "github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-type (
-	// Deposit is a command to an Account, answered with the balance.
-	Deposit struct {
-		es.Command[Account, int]
-		Amount int
+// Deposit is a command to an Account. The reply is the balance, an int.
+type Deposit struct {
+	es.Command[Account, int]
+	Amount int
+}
+
+// Deposited is an event. It is stored.
+type Deposited struct{ Amount int }
+
+// Account is the state. It is the result of all events.
+type Account struct{ Balance int }
+
+// Deposit decides. It changes nothing.
+func (a *Account) Deposit(ctx *es.Context[Account, Deposited, int], c Deposit) es.Decision[Account, Deposited, int] {
+	if c.Amount <= 0 {
+		return ctx.Refuse(es.NewRefusal("account/amount", "the amount must be positive"))
 	}
-	Event     interface{ isEvent() }
-	Deposited struct{ Amount int }
-	Account   struct{ Balance int }
-
-	Context[R any]  = es.Context[Account, Event, R]
-	Decision[R any] = es.Decision[Account, Event, R]
-)
-
-func (Deposited) isEvent() {}
-
-// Deposit decides which event a deposit leads to. It changes nothing.
-func (a *Account) Deposit(ctx *Context[int], c Deposit) Decision[int] {
 	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(func() int { return a.Balance })
 }
 
-// Apply changes the state and does nothing else.
-func (a *Account) Apply(event Event) {
-	switch e := event.(type) {
-	case Deposited:
-		a.Balance += e.Amount
-	}
-}
+// Apply changes the state: after the event is stored, and again in each recovery.
+func (a *Account) Apply(e Deposited) { a.Balance += e.Amount }
 
-var AccountType = es.Type[Account, Event]{
+var AccountType = es.Type[Account, Deposited]{
 	Name:     "account",
 	Commands: es.Commands(es.On("deposit", (*Account).Deposit)),
 	Apply:    (*Account).Apply,
@@ -51,7 +45,7 @@ var AccountType = es.Type[Account, Event]{
 }
 
 func run(ctx context.Context) error {
-	db, err := inmem.Open() // on disk: leveldb.Open("bank-data", leveldb.Config{})
+	db, err := leveldb.Open("hello-data", leveldb.Config{})
 	if err != nil {
 		return err
 	}
@@ -65,9 +59,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	balance, err := es.Ask(ctx, accounts.Ref("42"), Deposit{Amount: 10}) // an int
-	fmt.Println(balance, err)
-	return err
+	for _, amount := range []int{10, 5, -1} {
+		balance, err := es.Ask(ctx, accounts.Ref("42"), Deposit{Amount: amount})
+		fmt.Println("balance:", balance, "error:", err)
+	}
+	return nil
 }
 
 func main() {

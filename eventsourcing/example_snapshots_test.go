@@ -1,0 +1,155 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// A snapshot after each hundred events, of which the last two are kept. The next recovery begins at
+// the newest snapshot.
+func ExampleSnapshots() {
+	ctx := context.Background()
+	typ := accountType()
+	typ.Snapshots = eventsourcing.Snapshots[Account, Event]{Every: 100, Keep: 2}
+	db, err := inmem.Open()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rt, accounts := hostedOn(db, typ)
+	for range 250 {
+		if _, err = eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: 1}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	if err = rt.Close(ctx); err != nil { // ends after the last snapshot is saved
+		fmt.Println(err)
+	}
+
+	rt, _ = hostedOn(db, typ)
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+	folded, err := eventsourcing.Fold(ctx, rt, typ, "42", eventsourcing.FoldOptions[Event]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("balance", folded.State.Balance, "from the snapshot at", folded.SnapshotNr)
+	// Output: balance 250 from the snapshot at 200
+}
+
+type (
+	// forget deletes all events of a person.
+	forget struct{ eventsourcing.Notice[person] }
+	join   struct {
+		eventsourcing.Command[person, eventsourcing.Ack]
+		Email string
+	}
+	registered struct{ Email string }
+	person     struct {
+		Email   string
+		deleted chan<- uint64
+	}
+
+	personContext[R any]  = eventsourcing.Context[person, registered, R]
+	personDecision[R any] = eventsourcing.Decision[person, registered, R]
+	personEffect          = eventsourcing.Effect[person, registered, eventsourcing.None]
+)
+
+func (p *person) join(ctx *personContext[eventsourcing.Ack], c join) personDecision[eventsourcing.Ack] {
+	return ctx.Persist(registered{c.Email}).Reply(eventsourcing.Ack{})
+}
+
+func (p *person) forget(ctx *personContext[eventsourcing.None], _ forget) personEffect {
+	return ctx.DeleteEvents(eventsourcing.DeleteEvents{Abandon: true}) // up to the last event, without a snapshot
+}
+
+func (p *person) eventsDeleted(ctx *personContext[eventsourcing.None], d eventsourcing.EventsDeleted) personEffect {
+	p.deleted <- d.Request.UpTo
+	return ctx.Stop() // the next command starts an empty person
+}
+
+func (p *person) apply(e registered) { p.Email = e.Email }
+
+// All events of an entity are deleted. The sequence numbers continue, so that readers notice nothing.
+func ExampleDeleteEvents() {
+	ctx := context.Background()
+	deleted := make(chan uint64)
+	rt, people := hosted(eventsourcing.Type[person, registered]{
+		Name:     "person",
+		New:      func(string) *person { return &person{deleted: deleted} },
+		Commands: eventsourcing.Commands(eventsourcing.On("join", (*person).join), eventsourcing.OnNotice("forget", (*person).forget)),
+		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*person).eventsDeleted)),
+		Apply:    (*person).apply,
+		Events:   codec.Types(codec.Name[registered]("registered")),
+	})
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+
+	if _, err := eventsourcing.Ask(ctx, people.Ref("7"), join{Email: "ann@example.com"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(eventsourcing.Tell(ctx, people.Ref("7"), forget{}))
+	fmt.Println("deleted up to", <-deleted)
+	// Output:
+	// <nil>
+	// deleted up to 1
+}
+
+// The status of an error has the codes of HTTP and gRPC, and states whether a retry is safe.
+func ExampleStatusOf() {
+	for _, err := range []error{
+		nil,
+		eventsourcing.NewRefusal("account/unknown", "the account does not exist").OfKind(eventsourcing.NotFound),
+		fmt.Errorf("account 42: %w", eventsourcing.ErrStashFull),
+		eventsourcing.ErrOutcomeUnknown,
+		errors.New("a mistake of the program"),
+	} {
+		status := eventsourcing.StatusOf(err)
+		fmt.Println(status.HTTP, status.Code, "not done:", eventsourcing.NotDone(err))
+	}
+	// Output:
+	// 200  not done: false
+	// 404 account/unknown not done: false
+	// 429 refold/stash_full not done: true
+	// 504 refold/outcome_unknown not done: false
+	// 500 internal not done: false
+}
+
+// An entity leaves memory after it was idle. Its next command starts it again.
+func ExampleHostOptions_passivateAfter() {
+	ctx := context.Background()
+	db, err := inmem.Open()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)                                                                                                     //nolint:errcheck // nothing is in flight
+	accounts, err := eventsourcing.HostWith(rt, accountType(), eventsourcing.HostOptions{PassivateAfter: time.Millisecond}) // 2 minutes by default
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: 10}))
+	for accounts.Presence("42") != eventsourcing.Absent {
+		<-time.After(time.Millisecond)
+	}
+	fmt.Println(eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: 10}))
+	// Output:
+	// 10 <nil>
+	// 20 <nil>
+}
