@@ -14,7 +14,7 @@ SOAK      ?= .
 SOAKTIME  ?= 10m
 MUTANTS   ?=
 SEEDS     ?=
-IMAGES    ?=
+IMAGES    ?= tmp/pages
 
 # The directory of Go's own installation instructions, in case it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
@@ -79,8 +79,11 @@ endif
 # runs vet. Without debug information, the tests compile a fifth faster and the 77 test programs link a third faster.
 # The compiler's flag is in GOFLAGS, because all go commands must use it to share compiled packages.
 TESTFLAGS := -vet=off -ldflags=-w -shuffle=on
-check test quick: export GOFLAGS := $(GOFLAGS) -gcflags=github.com/refold-io/refold/...=-dwarf=false
+check test quick browser: export GOFLAGS := $(GOFLAGS) -gcflags=github.com/refold-io/refold/...=-dwarf=false
 PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+# The tests of the pages in a browser. They have a module of their own, whose tests build and start the bank. With the
+# race detector, make test has compiled most of it before.
+BROWSERTEST = REFOLD_IMAGES='$(abspath $(IMAGES))' GOFLAGS="$$GOFLAGS -race" go -C internal/browsertest test -ldflags=-w -shuffle=on -count=1 -timeout=15m
 # The packages with the longest tests run first, so that no core is idle at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./plugins/postgres ./plugins/leveldb ./sharding ./examples/bank)
 
@@ -95,6 +98,10 @@ test: need-go ## run all tests with the race detector, in random order (PKG); ro
 ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 	@echo '== without the race detector: failed writes during compactions'
 	go test $(TESTFLAGS) -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
+endif
+ifeq ($(PKG),./...)
+	@echo '== the console and the page of the bank in a headless Chromium (images in $(IMAGES))'
+	$(BROWSERTEST) .
 endif
 
 .PHONY: check
@@ -131,8 +138,8 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
 .PHONY: browser
-browser: need-go need-chromium ## use the console and the page of the bank in a headless Chromium (IMAGES=folder for images of the pages)
-	REFOLD_IMAGES=$(if $(IMAGES),$(abspath $(IMAGES))) go -C internal/browsertest test -v -count=1 -timeout=10m .
+browser: need-go need-cc need-chromium ## use the console and the page of the bank in a headless Chromium (IMAGES=folder for images of the pages)
+	$(BROWSERTEST) -v .
 
 .PHONY: soak
 soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; one to two hours (PKG, SOAK=test names)

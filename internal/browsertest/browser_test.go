@@ -4,6 +4,7 @@
 package browsertest_test
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -32,11 +33,8 @@ import (
 //go:embed testdata/axe/axe.min.js
 var axe string
 
-// patience bounds the wait for a state of a page. It is longer than the detection of a crash.
-const patience = 90 * time.Second
-
-// largestImage bounds the size of an image of a page.
-const largestImage = 150_000
+// patience bounds the wait for a state of a page. It is long, because only a broken page reaches it.
+const patience = 3 * time.Minute
 
 // browser is one tab of a Chromium. It collects the problems that the browser reports.
 type browser struct {
@@ -149,9 +147,29 @@ func (b *browser) open(url string) {
 	b.run(chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS("main")))
 }
 
+// click clicks the middle of an element with the mouse. The element must stay where it is: see press.
 func (b *browser) click(selector string) {
 	b.tb.Helper()
 	b.run(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+}
+
+// settled is true when htmx has prepared all elements that it has swapped.
+const settled = `!document.querySelector(".htmx-swapping, .htmx-settling")`
+
+// press clicks an element as soon as it exists and htmx has prepared it, in one step, because a
+// stream may replace the element at any time.
+func (b *browser) press(selector string) {
+	b.tb.Helper()
+	b.wait(fmt.Sprintf(`%s && (() => { const e = document.querySelector(%q); e?.click(); return e; })()`, settled, selector))
+}
+
+// confirm carries out an action of the console that asks for confirmation.
+func (b *browser) confirm(selector string) {
+	b.tb.Helper()
+	b.press(selector)
+	b.press("#dialog #confirm-yes")
+	b.press("#dialog #done [data-close]")
+	b.wait(`!document.querySelector("#dialog[open]")`)
 }
 
 // fill sets the fields of a form, by their IDs.
@@ -205,42 +223,78 @@ type violation struct {
 	Nodes            []struct{ HTML, FailureSummary string }
 }
 
-// violations returns the serious and critical violations that axe finds in a page.
-func (b *browser) violations() []violation {
+// violations returns the serious and critical violations that axe finds in a page: of all rules, or
+// of those that depend on colours.
+func (b *browser) violations(colours bool) []violation {
 	b.tb.Helper()
-	b.run(chromedp.Evaluate[chromedp.Void](axe))
-	all := eval[[]violation](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations)`)
+	if eval[bool](b, `!window.axe`) {
+		b.run(chromedp.Evaluate[chromedp.Void](axe))
+	}
+	options := `{resultTypes: ["violations"]}`
+	if colours {
+		options = `{resultTypes: ["violations"], runOnly: ["color-contrast", "link-in-text-block"]}`
+	}
+	all := eval[[]violation](b, `axe.run(document, `+options+`).then((r) => r.violations)`)
 	return slices.DeleteFunc(all, func(v violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
 }
 
-// inspect requires that a page has no serious violation of axe in any colour scheme. It writes an
-// image of each if REFOLD_IMAGES names a folder.
+// inspect requires that a page has no serious violation of axe in any colour scheme, is not wider
+// than its window, and that no element comes from a hostile text. It takes images of the pages that
+// images lists.
 func (b *browser) inspect(name string) {
 	b.tb.Helper()
-	for _, scheme := range schemes {
+	if n := eval[int](b, `document.querySelectorAll('script:not([src]), img[src="x"]').length`); n != 0 {
+		b.tb.Errorf("%s has %d elements that come from a text", name, n)
+	}
+	if wide := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+		b.tb.Errorf("%s is %d pixels wider than its window", name, wide)
+	}
+	for i, scheme := range schemes {
 		b.scheme(scheme)
-		for _, v := range b.violations() {
+		for _, v := range b.violations(i > 0) {
 			b.tb.Errorf("%s, %s: axe reports the %s violation %s: %s", name, scheme, v.Impact, v.ID, v.Help)
 			for _, node := range v.Nodes[:min(3, len(v.Nodes))] {
 				b.tb.Errorf("  %.300s: %s", node.HTML, node.FailureSummary)
 			}
 		}
-		b.picture(name + "-" + scheme)
+		if slices.Contains(images, name) {
+			b.picture(name, scheme)
+		}
 	}
 	b.check("page " + name)
 }
 
-func (b *browser) picture(name string) {
+// shows waits until a page contains a text.
+func (b *browser) shows(text string) {
 	b.tb.Helper()
-	dir := os.Getenv("REFOLD_IMAGES")
-	if dir == "" {
-		return
+	b.wait(fmt.Sprintf(`document.querySelector("main")?.textContent.includes(%q)`, text))
+}
+
+// images are the pages of which the tests take an image in each colour scheme.
+var images = []string{
+	"overview", "entities", "entity", "live", "projections", "shards", "confirm", "drained", "nodes", "tail", "data", "journal", "login", "bank", "bank-crash",
+}
+
+// largestImage bounds the size of an image of a page, in bytes.
+const largestImage = 150_000
+
+func imageFile(name, scheme string) string { return name + "-" + scheme + ".webp" }
+
+// picture writes an image of a page into the folder REFOLD_IMAGES, by default tmp/pages.
+func (b *browser) picture(name, scheme string) {
+	b.tb.Helper()
+	dir := cmp.Or(os.Getenv("REFOLD_IMAGES"), filepath.Join(root, "tmp", "pages"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.tb.Fatal(err)
 	}
-	data := get(b, chromedp.CaptureScreenshot())
-	if len(data) > largestImage {
-		b.tb.Errorf("the image of %s has %d bytes, want at most %d", name, len(data), largestImage)
+	quality := int64(90)
+	shot := get(b, func(ctx context.Context, t *chromedp.Target) (cdppage.CaptureScreenshotResult, error) {
+		return cdp.Call(ctx, t, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatWebp, Quality: &quality})
+	})
+	if len(shot.Data) > largestImage {
+		b.tb.Errorf("the image of %s has %d bytes, want at most %d", name, len(shot.Data), largestImage)
 	}
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, imageFile(name, scheme)), shot.Data, 0o644); err != nil {
 		b.tb.Error(err)
 	}
 }
@@ -269,7 +323,7 @@ func TestProblemsAreReported(t *testing.T) {
 	b.open(server.URL + "/throws")
 	_ = b.reported()
 	b.scheme("light")
-	if found := b.violations(); len(found) != 1 || found[0].ID != "color-contrast" {
+	if found := b.violations(true); len(found) != 1 || found[0].ID != "color-contrast" {
 		t.Errorf("axe reports %v, want color-contrast", found)
 	}
 }
