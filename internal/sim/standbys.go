@@ -169,8 +169,10 @@ func (s *shardNode) promotes(c *coordinator.Change) {
 	if s.standbys() == 0 || running == nil || p.term != c.Term {
 		return
 	}
-	before, _ := running.State()
+	state, _ := running.State()
 	for _, e := range c.Events {
+		before := state
+		state, _ = state.Apply(e) // a region that leaves has lost its shards in earlier events of the change
 		switch e.Kind {
 		case coordinator.RegionTerminated:
 			if at, found := before.Region(e.Node); found {
