@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,9 +16,9 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// TestMain is also the main function of the processes that the demonstration starts.
+// TestMain is also the main function of the processes that the demonstration and other tests start.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "demo" {
+	if len(os.Args) > 1 && slices.Contains([]string{"demo", "new", "completion"}, os.Args[1]) {
 		os.Exit(program().Main())
 	}
 	// A goroutine of goleveldb ends 30 s after the database is closed.

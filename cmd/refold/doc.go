@@ -1,8 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command refold inspects journals, clusters, replicated data and shards, and runs the benchmarks:
+// Command refold makes new services, inspects journals, clusters, replicated data and shards, and runs
+// the benchmarks:
 //
+//	refold new shop                    makes a module with an entity, its tests and an HTTP service
 //	refold events                      lists the persistence IDs of leveldb:./bank-data
 //	refold events 'account|42'         prints events
 //	refold snapshots 'account|42'      lists snapshots

@@ -13,12 +13,13 @@ import (
 func main() { os.Exit(program().Main()) }
 
 func program() operator.Program {
-	return operator.Program{About: "Inspect journals, clusters, replicated data and shards.", Databases: []operator.Database{pgjournal.Database()}, Commands: []operator.Command{
+	return operator.Program{About: "Make services, and inspect journals, clusters, replicated data and shards.", Databases: []operator.Database{pgjournal.Database()}, Commands: []operator.Command{
 		{Name: "bench", Help: "Run the benchmarks of Refold against the limits of the machine.", Grammar: &benchCommand{}},
 		{Name: "cluster", Help: "Inspect the members of a cluster, and make them leave or go down.", Grammar: &clusterCommand{}},
 		{Name: "console", Help: "Serve a console in the browser, for a cluster or a journal.", Grammar: &consoleCommand{}},
 		{Name: "ddata", Help: "Inspect and compare the replicated data of nodes.", Grammar: &ddataCommand{}},
 		{Name: "groups", Help: "Print the nodes of the instances of groups and of workers.", Grammar: &groupsCommand{}},
+		{Name: "new", Help: "Make a module with an entity, its tests and an HTTP service.", Grammar: &newCommand{}},
 		{Name: "shards", Help: "Inspect and move shards and their entities.", Grammar: &shardsCommand{}},
 		{Name: "remove-sharding-data", Help: "Remove the data of sharding from a journal, while no node runs.", Grammar: &removeCommand{}},
 		{Name: "demo", Help: "Run a demonstration on this machine.", Grammar: &demoCommand{}},

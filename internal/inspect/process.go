@@ -114,16 +114,7 @@ func versions() (program, refold string) {
 	if !ok {
 		return "", ""
 	}
-	const path = "github.com/refold-io/refold"
-	if info.Main.Path == path {
-		refold = info.Main.Version
-	}
-	for _, d := range info.Deps {
-		if d.Path == path {
-			refold = d.Version
-		}
-	}
-	return info.Main.Version, refold
+	return info.Main.Version, RefoldVersion(info)
 }
 
 // runtime describes the process.
@@ -336,4 +327,20 @@ func (s *Server) runVerification(ctx context.Context, done chan struct{}) {
 	if err != nil {
 		v.state.Failure = cut(panics.Safe(err).Error(), maxText)
 	}
+}
+
+// RefoldPath is the path of this module.
+const RefoldPath = "github.com/refold-io/refold"
+
+// RefoldVersion returns the version of this module in a program, "" if it is unknown.
+func RefoldVersion(info *debug.BuildInfo) string {
+	if info.Main.Path == RefoldPath {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == RefoldPath {
+			return d.Version
+		}
+	}
+	return ""
 }
