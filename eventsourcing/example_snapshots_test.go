@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // A snapshot after each hundred events, of which the last two are kept. The next recovery begins at
@@ -48,61 +49,100 @@ func ExampleSnapshots() {
 }
 
 type (
-	// forget deletes all events of a person.
-	forget struct{ eventsourcing.Notice[person] }
-	join   struct {
+	personEvent interface{ isPersonEvent() }
+	join        struct {
 		eventsourcing.Command[person, eventsourcing.Ack]
 		Email string
 	}
-	registered struct{ Email string }
-	person     struct {
-		Email   string
-		deleted chan<- uint64
+	// forget deletes the events of a person.
+	forget    struct{ eventsourcing.Notice[person] }
+	joined    struct{ Email string }
+	forgotten struct{} // without personal data
+	person    struct {
+		Email     string
+		Forgotten bool
+
+		deleted chan<- uint64 `refold:"-"`
 	}
 
-	personContext[R any]  = eventsourcing.Context[person, registered, R]
-	personDecision[R any] = eventsourcing.Decision[person, registered, R]
-	personEffect          = eventsourcing.Effect[person, registered, eventsourcing.None]
+	personContext[R any]  = eventsourcing.Context[person, personEvent, R]
+	personDecision[R any] = eventsourcing.Decision[person, personEvent, R]
+	personEffect          = eventsourcing.Effect[person, personEvent, eventsourcing.None]
 )
 
+func (joined) isPersonEvent()    {}
+func (forgotten) isPersonEvent() {}
+
+var errForgotten = eventsourcing.NewRefusal("person/forgotten", "the person is forgotten")
+
 func (p *person) join(ctx *personContext[eventsourcing.Ack], c join) personDecision[eventsourcing.Ack] {
-	return ctx.Persist(registered{c.Email}).Reply(eventsourcing.Ack{})
+	if p.Forgotten {
+		return ctx.Refuse(errForgotten)
+	}
+	return ctx.Persist(joined{c.Email}).Reply(eventsourcing.Ack{})
 }
 
 func (p *person) forget(ctx *personContext[eventsourcing.None], _ forget) personEffect {
-	return ctx.DeleteEvents(eventsourcing.DeleteEvents{Abandon: true}) // up to the last event, without a snapshot
+	return ctx.Persist(forgotten{}).SaveSnapshot()
+}
+
+// snapshotSaved deletes the events and the snapshots that hold the data. The new snapshot has none.
+func (p *person) snapshotSaved(ctx *personContext[eventsourcing.None], s eventsourcing.SnapshotSaved) personEffect {
+	if !p.Forgotten {
+		return ctx.Effect
+	}
+	return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: s.Metadata.SequenceNr}).DeleteSnapshots(snapshot.UpTo(s.Metadata.SequenceNr - 1))
 }
 
 func (p *person) eventsDeleted(ctx *personContext[eventsourcing.None], d eventsourcing.EventsDeleted) personEffect {
 	p.deleted <- d.Request.UpTo
-	return ctx.Stop() // the next command starts an empty person
+	return ctx.Effect
 }
 
-func (p *person) apply(e registered) { p.Email = e.Email }
+func (p *person) apply(event personEvent) {
+	switch e := event.(type) {
+	case joined:
+		p.Email = e.Email
+	case forgotten:
+		p.Email, p.Forgotten = "", true
+	}
+}
 
-// All events of an entity are deleted. The sequence numbers continue, so that readers notice nothing.
+// All events of a person are deleted. A snapshot without personal data remains, so that the next
+// recovery finds out that the person existed.
 func ExampleDeleteEvents() {
 	ctx := context.Background()
-	deleted := make(chan uint64)
-	rt, people := hosted(eventsourcing.Type[person, registered]{
-		Name:     "person",
-		New:      func(string) *person { return &person{deleted: deleted} },
-		Commands: eventsourcing.Commands(eventsourcing.On("join", (*person).join), eventsourcing.OnNotice("forget", (*person).forget)),
-		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*person).eventsDeleted)),
-		Apply:    (*person).apply,
-		Events:   codec.Types(codec.Name[registered]("registered")),
-	})
-	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
-
-	if _, err := eventsourcing.Ask(ctx, people.Ref("7"), join{Email: "ann@example.com"}); err != nil {
+	db, err := inmem.Open()
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	deleted := make(chan uint64)
+	typ := eventsourcing.Type[person, personEvent]{
+		Name:     "person",
+		New:      func(string) *person { return &person{deleted: deleted} },
+		Commands: eventsourcing.Commands(eventsourcing.On("join", (*person).join), eventsourcing.OnNotice("forget", (*person).forget)),
+		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*person).snapshotSaved), eventsourcing.OnSignal((*person).eventsDeleted)),
+		Apply:    (*person).apply,
+		Events:   codec.Types(codec.Name[joined]("joined"), codec.Name[forgotten]("forgotten")),
+	}
+	rt, people := hostedOn(db, typ)
+	fmt.Println(eventsourcing.Ask(ctx, people.Ref("7"), join{Email: "ann@example.com"}))
 	fmt.Println(eventsourcing.Tell(ctx, people.Ref("7"), forget{}))
 	fmt.Println("deleted up to", <-deleted)
+	if err = rt.Close(ctx); err != nil {
+		fmt.Println(err)
+	}
+
+	rt, people = hostedOn(db, typ)
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+	_, err = eventsourcing.Ask(ctx, people.Ref("7"), join{Email: "ann@example.com"})
+	fmt.Println(err)
 	// Output:
+	// {} <nil>
 	// <nil>
-	// deleted up to 1
+	// deleted up to 2
+	// the person is forgotten
 }
 
 // The status of an error has the codes of HTTP and gRPC, and states whether a retry is safe.
