@@ -41,7 +41,7 @@ type adminCommand string
 
 const (
 	adminCmdRegions  adminCommand = "regions"  // the regions and proxies of the node, or only the one of the requested type
-	adminCmdShards   adminCommand = "shards"   // the shards that the node hosts, with entity counts
+	adminCmdShards   adminCommand = "shards"   // the shards that the node hosts, with entity counts and rates
 	adminCmdEntities adminCommand = "entities" // the IDs of the running entities of a shard
 	adminCmdFind     adminCommand = "find"     // the location of an entity
 	adminCmdGroups   adminCommand = "groups"   // the groups in which the node takes part
@@ -126,6 +126,23 @@ type AdminCoordinator struct {
 	Refused int `json:"refused,omitempty"`
 	// Pins are the shards that Admin.Move keeps on a node, sorted by shard.
 	Pins []AdminPin `json:"pins,omitempty"`
+	// Moves are the shards that change their homes, the longest move first, at most 250. They include
+	// shards that have stopped and have not started on their next home, which Moving does not count.
+	// Shards whose home has terminated are listed as well.
+	Moves []AdminMove `json:"moves,omitempty"`
+}
+
+// AdminMove is a shard that changes its home. From and To are names of nodes.
+type AdminMove struct {
+	Shard Shard `json:"shard"`
+	// Step is "stopping" while From stops the shard, "allocating" while the shard has no home, and
+	// "starting" while To starts it.
+	Step string `json:"step"`
+	From string `json:"from"`
+	// To is empty until the strategy has chosen the next home, unless an operator moves the shard.
+	To string `json:"to,omitempty"`
+	// Since is the time at which the move has begun, by the clock of the coordinator's node.
+	Since time.Time `json:"since"`
 }
 
 // AdminPin is a shard that Admin.Move keeps on a node.
@@ -153,6 +170,7 @@ type AdminFound struct {
 // Limits of one reply.
 const (
 	adminPage  = 1000      // shards or IDs
+	adminMoves = 250       // moves of a type
 	adminBytes = 192 << 10 // bytes of IDs
 )
 
@@ -183,12 +201,13 @@ func (rt *router) types() []string {
 // adminRegions returns a page of regions. It begins with the first type that sorts after the
 // argument after.
 func (rt *router) adminRegions(ctx context.Context, after string) (reply adminReply, err error) {
+	listed := 0 // moves and pins
 	for _, name := range rt.types() {
 		s := rt.find(name)
 		switch {
 		case name <= after || s == nil:
 			continue
-		case len(reply.Regions) == adminPage/10:
+		case len(reply.Regions) == adminPage/10 || listed > adminPage:
 			reply.More = true
 			return reply, nil
 		}
@@ -200,6 +219,9 @@ func (rt *router) adminRegions(ctx context.Context, after string) (reply adminRe
 			return reply, err
 		}
 		reply.Regions = append(reply.Regions, region)
+		if c := region.CoordinatorState; c != nil {
+			listed += len(c.Moves) + len(c.Pins)
+		}
 	}
 	return reply, nil
 }
@@ -214,6 +236,7 @@ func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminRep
 		err = s.call(ctx, func() {
 			rest := slices.DeleteFunc(s.counts(), func(c ShardCount) bool { return c.Shard < r.Behind })
 			reply.Shards, reply.More = rest[:min(len(rest), adminPage)], len(rest) > adminPage
+			s.loadMeter.addRates(reply.Shards)
 		})
 	case adminCmdEntities:
 		err = s.call(ctx, func() { reply.Entities, reply.More = s.adminEntities(r.Shard, r.After) })
@@ -271,8 +294,13 @@ func (s *shell) coordinatorState() *AdminCoordinator {
 		home, _ := state.Home(p.Shard)
 		pins = append(pins, AdminPin{p.Shard, p.Node, home.Name})
 	}
+	moves, start := c.Moves(), time.Now().Add(-s.now())
+	var moving []AdminMove
+	for _, x := range moves[:min(len(moves), adminMoves)] {
+		moving = append(moving, AdminMove{x.Shard, x.Step.String(), x.From.Name, x.To.Name, start.Add(x.Since).Round(time.Millisecond)})
+	}
 	return &AdminCoordinator{
-		Pins: pins, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
+		Pins: pins, Moves: moving, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
 	}
 }
 
@@ -450,7 +478,8 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 	return found
 }
 
-// Shards yields the shards of a type that a node hosts, sorted. An error ends the sequence.
+// Shards yields the shards of a type that a node hosts, sorted, with their rates of commands. An error
+// ends the sequence.
 func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[ShardCount, error] {
 	return list(ctx, a, node, adminRequest{Command: adminCmdShards, Type: typ}, func(reply *adminReply) []ShardCount { return reply.Shards },
 		func(request *adminRequest, last ShardCount) { request.Behind = last.Shard + 1 })

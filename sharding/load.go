@@ -23,6 +23,7 @@ type loadMeter struct {
 	at       time.Duration  // time of the next report
 	last     time.Duration  // time of the last report
 	read     []meterReading // the meters at the last report
+	rates    []float64      // commands per second before the last report, nil before the first one
 	process  procload.Usage
 }
 
@@ -69,10 +70,17 @@ func (l *loadMeter) report(now time.Duration) coordinator.Load {
 	process := procload.Read()
 	load := coordinator.Load{Window: now - l.last, CPU: process.CPU - l.process.CPU, Cores: process.Cores, Memory: process.Memory}
 	l.process, l.last, l.at = process, now, now+l.interval
+	if l.rates == nil {
+		l.rates = make([]float64, len(l.meters))
+	}
 	for n := range l.meters {
 		m, last := &l.meters[n], &l.read[n]
 		next := meterReading{m.Busy.Load(), m.Handled.Load()}
 		queued := m.Queued.Load()
+		l.rates[n] = 0
+		if load.Window > 0 {
+			l.rates[n] = float64(next.handled-last.handled) / load.Window.Seconds()
+		}
 		if next != *last || queued > 0 {
 			load.Shards = append(load.Shards, coordinator.ShardLoad{
 				Shard: Shard(n), Busy: time.Duration(next.busy - last.busy), Commands: next.handled - last.handled, Waiting: int(max(0, queued)),
@@ -81,6 +89,17 @@ func (l *loadMeter) report(now time.Duration) coordinator.Load {
 		*last = next
 	}
 	return load
+}
+
+// addRates sets the rates of commands of hosted shards, if they are known. The loop calls it.
+func (l *loadMeter) addRates(counts []ShardCount) {
+	if l == nil || l.rates == nil {
+		return
+	}
+	for i := range counts {
+		rate := l.rates[counts[i].Shard]
+		counts[i].PerSecond = &rate
+	}
 }
 
 // reportLoad sends the load of this node to the coordinator when it is due, and returns the time of

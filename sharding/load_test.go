@@ -47,6 +47,24 @@ func TestByLoad(t *testing.T) {
 		if on := load(); on["a"] < 60 || on["b"] < 60 {
 			w.Fatalf("the commands are handled by %v, want a similar number on a and b", on)
 		}
+		rates := func(low, high float64) {
+			w.Helper()
+			shards := 0
+			for _, name := range []string{"a", "b"} {
+				for s, err := range sharding.NewAdmin(w.network.Operator("ann")).Shards(w.Context(), name, "diary") {
+					if w.must(err); s.PerSecond == nil || *s.PerSecond < low || *s.PerSecond > high {
+						w.Errorf("shard %d on %s: %+v, want %v to %v commands per second", s.Shard, name, s, low, high)
+					}
+					shards++
+				}
+			}
+			if shards != 30 {
+				w.Errorf("a and b host %d shards, want 30", shards)
+			}
+		}
+		rates(4, 6)
+		w.sleep(25 * time.Second)
+		rates(0, 0)
 		c := w.start("c")
 		w.up(append(all, c)...)
 		w.must(c.region.AwaitReady(w.Context()))

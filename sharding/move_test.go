@@ -82,3 +82,38 @@ func TestMove(t *testing.T) {
 		}
 	})
 }
+
+// A move is listed with its homes and its begin until it ends. A silent node delays it.
+func TestMovesAreListed(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 1
+		all := w.cluster("a", "b", "c")
+		admin, ctx := sharding.NewAdmin(w.network.Operator("ann")), w.Context()
+		if _, err := ask(w, all[0], id(1), write{By: "ann"}); err != nil {
+			w.Fatal(err)
+		}
+		moves := func() []sharding.AdminMove {
+			return admin.Regions(ctx, []string{"a"})[0].Region("diary").CoordinatorState.Moves
+		}
+		w.must(admin.Move(ctx, "a", "diary", 0, "a"))
+		w.sleep(10 * time.Second)
+		w.network.Partition([]string{"c"}, []string{"a", "b"})
+		before := time.Now()
+		w.must(admin.Move(ctx, "a", "diary", 0, "b"))
+		after := time.Now()
+		w.sleep(time.Second)
+		got := moves()
+		if len(got) != 1 || got[0].Since.Before(before.Add(-time.Millisecond)) || got[0].Since.After(after.Add(time.Millisecond)) {
+			w.Fatalf("Moves = %+v, want one that began between %v and %v", got, before, after)
+		}
+		if got[0].Since = (time.Time{}); got[0] != (sharding.AdminMove{Shard: 0, Step: "stopping", From: "a", To: "b"}) {
+			w.Errorf("Moves = %+v, want shard 0 that leaves a for b", got)
+		}
+		w.up(all[:2]...) // c is removed
+		w.sleep(10 * time.Second)
+		if p, err := ask(w, all[0], id(1), write{By: "ann"}); err != nil || p.Node != "b" || len(moves()) > 0 {
+			w.Errorf("after the removal of c, the shard is on %q, %v, with the moves %+v, want b and none", p.Node, err, moves())
+		}
+	})
+}

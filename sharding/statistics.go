@@ -50,6 +50,10 @@ type RegionStatistics struct {
 type ShardCount struct {
 	Shard    Shard `json:"shard"`
 	Entities int   `json:"entities"`
+	// PerSecond is the rate of commands in the last interval of the reports of the load, 1 to 10 s. It
+	// is nil if the rate is unknown: nodes measure the load only for a strategy that reads it, such as
+	// allocation.ByLoad. Only Admin.Shards sets it.
+	PerSecond *float64 `json:"per_second,omitempty"`
 }
 
 // Entities returns the number of entities in all regions that replied.
@@ -324,7 +328,7 @@ func (s *shell) counts() []ShardCount {
 	hosted := s.machine.Hosted()
 	counts := make([]ShardCount, len(hosted))
 	for i, n := range hosted {
-		counts[i] = ShardCount{n, s.machine.Tracked(n)}
+		counts[i] = ShardCount{Shard: n, Entities: s.machine.Tracked(n)}
 	}
 	return counts
 }
@@ -481,7 +485,7 @@ func decodeCounts(b []byte) ([]ShardCount, error) {
 		if n >= coordinator.MaxShards || i > 0 && n == last {
 			r.Fail("shard %d follows %d", n, last)
 		}
-		counts[i] = ShardCount{Shard(n), int(r.Uint(1<<40, "entities"))} //nolint:gosec // checked
+		counts[i] = ShardCount{Shard: Shard(n), Entities: int(r.Uint(1<<40, "entities"))} //nolint:gosec // checked
 		last = n
 	}
 	return counts, r.End()

@@ -36,7 +36,7 @@ func TestQueryEncoding(t *testing.T) {
 			t.Errorf("decodePresence of %v = %v, %t, %v, want errMalformed", b, got, hosted, err)
 		}
 	}
-	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
+	counts := []ShardCount{{Shard: 0, Entities: 7}, {Shard: 3}, {Shard: coordinator.MaxShards - 1, Entities: 1 << 40}}
 	if got, err := decodeCounts(encodeCounts(counts)); err != nil || !reflect.DeepEqual(got, counts) {
 		t.Errorf("decodeCounts = %v, %v, want the encoded counts", got, err)
 	}
@@ -50,7 +50,7 @@ func TestQueryEncoding(t *testing.T) {
 	if _, err := decodeQueryReply(encodeQueryReply(nil, errors.New(strings.Repeat("no", 1000)))); err == nil || errors.Is(err, errMalformed) || len(err.Error()) > 2*maxReason {
 		t.Errorf("decodeQueryReply of a long error: %v, want a truncated error of the other node", err)
 	}
-	for _, counts := range [][]ShardCount{{{3, 1}, {3, 1}}, {{coordinator.MaxShards - 1, 1}, {0, 1}}} {
+	for _, counts := range [][]ShardCount{{{Shard: 3}, {Shard: 3}}, {{Shard: coordinator.MaxShards - 1}, {Shard: 0}}} {
 		if got, err := decodeCounts(encodeCounts(counts)); !errors.Is(err, errMalformed) {
 			t.Errorf("decodeCounts of unsorted or unknown shards = %v, %v, want errMalformed", got, err)
 		}
@@ -61,7 +61,7 @@ func FuzzQueryEncoding(f *testing.F) {
 	f.Add(encodeQuery(queryRegions, "account", ""))
 	f.Add(encodeQuery(queryPresence, "account", "42"))
 	f.Add([]byte{wireVersion, notHosted})
-	f.Add(encodeCounts([]ShardCount{{1, 2}, {5, 0}}))
+	f.Add(encodeCounts([]ShardCount{{Shard: 1, Entities: 2}, {Shard: 5}}))
 	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))
 	f.Add(encodeQueryReply(nil, errStopping))
 	f.Fuzz(func(t *testing.T, b []byte) {

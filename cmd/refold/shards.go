@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
@@ -147,7 +148,8 @@ type shardsListCommand struct {
 
 func (c *shardsListCommand) Help() string {
 	return `Queries the members one after another. While a shard moves, two nodes may list it, or none. The first command for an
-entity allocates its shard, so a type may have fewer allocated shards than shards. The exit status is 1 if a member does
+entity allocates its shard, so a type may have fewer allocated shards than shards. A shard in motion is listed with the node
+that it leaves, and the next one as soon as the strategy has chosen it. The exit status is 1 if a member does
 not respond (unless it is leaving), a region is refused, or a type has no coordinator.`
 }
 
@@ -258,8 +260,23 @@ func (s *spread) print(w io.Writer) error {
 		}
 	}
 	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", jsontext.Printable(s.Type), shards, s.Total, entities, about)
-	if err != nil || s.CoordinatorState == nil || len(s.CoordinatorState.Pins) == 0 {
+	if err != nil || s.CoordinatorState == nil {
 		return err
+	}
+	if moves := s.CoordinatorState.Moves; len(moves) > 0 {
+		_, _ = io.WriteString(w, "\n")
+		out = console.NewTable(w, false, "SHARD IN MOTION", "FROM", "TO", "STEP", "SINCE")
+		for _, m := range moves {
+			if err = out.Row(strconv.FormatUint(uint64(m.Shard), 10), orNone(m.From), orNone(m.To), m.Step, m.Since.UTC().Format(time.RFC3339)); err != nil {
+				return err
+			}
+		}
+		if err = out.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(s.CoordinatorState.Pins) == 0 {
+		return nil
 	}
 	_, _ = io.WriteString(w, "\n")
 	out = console.NewTable(w, false, "MOVED SHARD", "TO", "NOW ON")

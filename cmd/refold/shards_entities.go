@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
@@ -27,7 +28,8 @@ type shardsEntitiesCommand struct {
 
 func (c *shardsEntitiesCommand) Help() string {
 	return `A count includes running entities and those about to start, such as remembered ones. The list of a shard contains only
-running entities. The exit status is 1 if a member does not respond (unless it is leaving).`
+running entities. The rate of commands is unknown unless the allocation strategy reads the load, as allocation.ByLoad does.
+The exit status is 1 if a member does not respond (unless it is leaving).`
 }
 
 func (c *shardsEntitiesCommand) Validate() error {
@@ -78,6 +80,8 @@ type shardCount struct {
 	Shard    sharding.Shard `json:"shard"`
 	Node     string         `json:"node"`
 	Entities int            `json:"entities"`
+	// PerSecond is nil if the rate of commands is unknown.
+	PerSecond *float64 `json:"per_second,omitempty"`
 }
 
 func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
@@ -90,23 +94,32 @@ func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n
 			if err != nil {
 				return err
 			}
-			found = append(found, shardCount{typ, s.Shard, all[i].Name, s.Entities})
+			found = append(found, shardCount{typ, s.Shard, all[i].Name, s.Entities, s.PerSecond})
 		}
 	}
 	slices.SortFunc(found, func(a, b shardCount) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Node, b.Node))
 	})
-	out := console.NewTable(env.Stdout, c.JSON, "SHARD", "NODE", "ENTITIES")
+	out := console.NewTable(env.Stdout, c.JSON, "SHARD", "NODE", "ENTITIES", "COMMANDS/S")
 	defer func() { err = errors.Join(out.Flush(), err) }()
 	for i, s := range found {
 		if c.Limit > 0 && i == c.Limit {
 			return errEnough
 		}
-		if err := out.Add(func() any { return s }, func() []string { return []string{fmt.Sprint(s.Shard), s.Node, fmt.Sprint(s.Entities)} }); err != nil {
+		if err := out.Add(func() any { return s }, func() []string {
+			return []string{fmt.Sprint(s.Shard), s.Node, fmt.Sprint(s.Entities), rateOf(s.PerSecond)}
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func rateOf(perSecond *float64) string {
+	if perSecond == nil {
+		return "unknown"
+	}
+	return strconv.FormatFloat(*perSecond, 'f', 1, 64)
 }
 
 type shardEntity struct {

@@ -138,7 +138,7 @@ func TestShardsCommand(t *testing.T) {
 	}
 	l.wantShards(0, []string{"find", "--type", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, running\n$`, n))
 	l.wantShards(0, []string{"find", "--type", "account", "acc-7", "--json"}, fmt.Sprintf(`^{"type":"account","id":"acc-7","shard":%d,"node":"b","running":true}\n$`, n))
-	l.wantShards(0, []string{"entities"}, `^SHARD  NODE  ENTITIES\n`, fmt.Sprintf(`\n%d +b +\d+\n`, n))
+	l.wantShards(0, []string{"entities"}, `^SHARD  NODE  ENTITIES  COMMANDS/S\n`, fmt.Sprintf(`\n%d +b +\d+ +unknown\n`, n))
 	l.wantShards(0, []string{"entities", fmt.Sprint(n)}, `^ENTITY +NODE\n`, `acc-7 +b\n`)
 	l.wantShards(0, []string{"entities", "--json", fmt.Sprint(n)}, fmt.Sprintf(`"id":"acc-7","shard":%d,"node":"b"}\n`, n))
 	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*more lines follow`)
@@ -156,7 +156,7 @@ func TestShardsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantShards(0, nil, `account: `, `loan: 1 of 3 shards, 1 entities; coordinator on a`)
-	l.wantShards(0, []string{"--type", "loan", "entities"}, `[abc] +1\n`)
+	l.wantShards(0, []string{"--type", "loan", "entities"}, `[abc] +1 +unknown\n`)
 	for _, bad := range []struct {
 		args []string
 		want string
@@ -218,11 +218,21 @@ t: 2 of 9 shards, 5 entities; no coordinator
 	if spreadOf(all, "t").well() {
 		t.Error("well = true without a coordinator, want false")
 	}
-	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
+	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2, Moves: []sharding.AdminMove{
+		{Shard: 4, Step: "starting", From: "d", To: "c", Since: time.Date(2026, 5, 1, 9, 30, 0, 0, time.UTC)}, {Shard: 7, Step: "stopping", From: "d", Since: time.Date(2026, 5, 1, 9, 31, 0, 0, time.UTC)},
+	}}
 	b.Reset()
 	s = spreadOf(all, "t")
 	if err := s.print(&b); err != nil || !s.well() || !strings.Contains(b.String(), "coordinator on d, active, term 3; 2 are moving\n") {
 		t.Errorf("print = %v, well = %v, printed\n%s\nwant no problems and a coordinator on d", err, s.well(), b.String())
+	}
+	want = `
+SHARD IN MOTION  FROM  TO  STEP      SINCE
+4                d     c   starting  2026-05-01T09:30:00Z
+7                d     -   stopping  2026-05-01T09:31:00Z
+`
+	if !strings.HasSuffix(b.String(), want) {
+		t.Errorf("printed\n%s\nwant the moves\n%s", b.String(), want)
 	}
 }
 

@@ -50,8 +50,10 @@ func (m *Machine) requestHome(s Shard, by identity.Node, asks bool) {
 
 // requestNewHome requests a new home for a shard that has lost its home, and adds the requesters
 // that wait for the shard.
-func (m *Machine) requestNewHome(s Shard) {
+func (m *Machine) requestNewHome(s Shard, from identity.Node) {
+	left := departure{from, m.now}
 	if h := m.moving[s]; h != nil {
+		left.since = h.begun
 		m.dropMoving(h, s)
 		for _, n := range h.requesters[s] {
 			m.requestHome(s, n, true)
@@ -60,7 +62,9 @@ func (m *Machine) requestNewHome(s Shard) {
 	if m.clusterIsStopping() {
 		return // any new home would stop soon
 	}
-	m.requestHome(s, m.cfg.Self, false)
+	if m.requestHome(s, m.cfg.Self, false); int(s) < m.cfg.Shards {
+		m.departed[s] = left
+	}
 }
 
 func (m *Machine) strategyView() allocation.View {
@@ -218,6 +222,7 @@ func (m *Machine) hosted(from identity.Node, msg Message) {
 	for _, s := range msg.Shards {
 		if home, _ := m.state.Home(s); home == from && m.unstarted[s] == msg.Round {
 			delete(m.unstarted, s)
+			delete(m.departed, s)
 		}
 	}
 }

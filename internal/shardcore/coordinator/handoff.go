@@ -4,10 +4,12 @@
 package coordinator
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // handOff is a round that moves shards: first all regions and proxies stop sending to them, then
@@ -17,6 +19,7 @@ type handOff struct {
 	shards     []Shard         // shards that have not stopped yet
 	waiting    []identity.Node // nodes that have not acknowledged BeginHandOff, sorted
 	stopping   bool            // all nodes have acknowledged
+	begun      time.Duration
 	repeatAt   time.Duration
 	deadline   time.Duration
 	requesters map[Shard][]identity.Node
@@ -36,12 +39,13 @@ func (m *Machine) beginHandOff(shards []Shard) {
 
 func (m *Machine) beginRound(shards []Shard) {
 	h := &handOff{
-		round: m.nextRound(), shards: shards, requesters: map[Shard][]identity.Node{},
+		round: m.nextRound(), shards: shards, requesters: map[Shard][]identity.Node{}, begun: m.now,
 		repeatAt: m.now + m.cfg.RetryInterval, deadline: m.now + m.cfg.HandOffTimeout,
 	}
 	for _, s := range shards {
 		m.moving[s] = h
 		delete(m.unstarted, s)
+		delete(m.departed, s)
 	}
 	// Removed nodes send nothing.
 	h.waiting = slices.DeleteFunc(m.state.nodes(), func(n identity.Node) bool { return m.member(n) == nil })
@@ -125,11 +129,12 @@ func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 	return true
 }
 
-func (m *Machine) homesDeallocated(shards []Shard) {
+func (m *Machine) homesDeallocated(before State, shards []Shard) {
 	m.note(Note{Kind: HandOffDone, Shards: shards, Count: len(shards)})
 	m.loadMoved(shards)
 	for _, s := range shards {
-		m.requestNewHome(s)
+		home, _ := before.Home(s)
+		m.requestNewHome(s, home)
 	}
 }
 
@@ -209,6 +214,63 @@ func (m *Machine) byHome(shards []Shard) []Home {
 		}
 	}
 	return homes.list
+}
+
+// Move is a shard that changes its home.
+type Move struct {
+	Shard Shard
+	Step  MoveStep
+	// From is the home that the shard leaves, or a terminated one that has lost it.
+	From identity.Node
+	// To is the next home. Until the strategy has chosen it, To is the node that the shard is pinned
+	// to, or the zero Node.
+	To identity.Node
+	// Since is the time at which the hand-off has begun, or the home has terminated.
+	Since time.Duration
+}
+
+// MoveStep is the progress of a Move.
+type MoveStep uint8
+
+// The steps, in their order.
+const (
+	MoveStopping   MoveStep = iota // the home stops the shard
+	MoveAllocating                 // the shard has no home
+	MoveStarting                   // the next home starts the shard
+)
+
+func (s MoveStep) String() string { return enum.Name(s, "step", "stopping", "allocating", "starting") }
+
+// departure is a shard that has lost its home and has not started on another one.
+type departure struct {
+	from  identity.Node
+	since time.Duration
+}
+
+// Moves returns the shards that change their homes, the longest move first. A shard that had no home
+// before, or that starts after a change of the coordinator, is not one of them.
+func (m *Machine) Moves() []Move {
+	moves := make([]Move, 0, len(m.moving)+len(m.departed))
+	add := func(x Move, home identity.Node) {
+		if x.To = home; home.IsZero() {
+			x.To, _ = m.pinnedHome(x.Shard)
+		}
+		moves = append(moves, x)
+	}
+	for s, h := range m.moving {
+		home, _ := m.state.Home(s)
+		add(Move{Shard: s, Step: MoveStopping, From: home, Since: h.begun}, identity.Node{})
+	}
+	for s, d := range m.departed {
+		x := Move{Shard: s, Step: MoveAllocating, From: d.from, Since: d.since}
+		home, found := m.state.Home(s)
+		if found {
+			x.Step = MoveStarting
+		}
+		add(x, home)
+	}
+	slices.SortFunc(moves, func(a, b Move) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Shard, b.Shard)) })
+	return moves
 }
 
 func (m *Machine) askRebalance() {

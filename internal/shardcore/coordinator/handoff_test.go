@@ -4,6 +4,7 @@
 package coordinator_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -277,4 +278,83 @@ func TestHandOffAtOnce(t *testing.T) {
 	d.want("the repetition", "b hand-off[1]")
 	d.stop("b", round, 1)
 	d.stored("Stopped of the home", "homes deallocated[1]; homes allocated a[1]")
+}
+
+// wantMoves compares Moves, each as the shard, the step, the homes and the seconds since its begin.
+func (d *driver) wantMoves(name string, want ...string) {
+	d.t.Helper()
+	var got []string
+	for _, x := range d.m.Moves() {
+		got = append(got, fmt.Sprintf("%d %v %s>%s %v", x.Shard, x.Step, x.From.Name, x.To.Name, (d.now-x.Since).Round(second)))
+	}
+	if !slices.Equal(got, want) {
+		d.t.Errorf("%s: Moves() = %q, want %q", name, got, want)
+	}
+}
+
+// A move lasts from its begin until the shard has started on its next home.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	d, round := moving(t, coordinator.Config{})
+	d.wantMoves("begin", "1 stopping b> 0s")
+	d.pass(second)
+	d.ack(round, "a", "b", "c", "p")
+	d.mute = true
+	d.stop("b", round, 1)
+	d.pass(second)
+	d.wantMoves("after the shard has stopped", "1 allocating b> 2s")
+	d.place(node("c"))
+	d.pass(second)
+	d.wantMoves("after the strategy has chosen", "1 starting b>c 3s")
+	d.started(1, "c")
+	d.wantMoves("after the shard has started")
+
+	d, round = moving(t, coordinator.Config{})
+	d.ack(round, "a", "b")
+	d.pass(60 * second)
+	d.wantMoves("after the hand-off has timed out")
+}
+
+func TestMovesOfPinnedShards(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b c", three()...)
+	d.pin(1, "b")
+	d.pass(second)
+	d.pin(3, "c")
+	d.wantMoves("two pins", "1 stopping a>b 1s", "3 stopping b>c 0s")
+	d.mute = true
+	d.handOff(3, "b", "a", "c")
+	d.wantMoves("the newer shard has stopped", "1 stopping a>b 1s", "3 starting b>c 0s")
+}
+
+// Shards of a terminated home move. The shard of a home that terminates before it has started it
+// leaves that home.
+func TestMovesOfTerminatedHome(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b c", append(registered("a", "b", "c"), allocated("b", 1), allocated("a", 3))...)
+	d.mute = true
+	d.members("a c")
+	d.wantMoves("b was removed", "1 allocating b> 0s")
+	d.place(node("c"))
+	d.wantMoves("the strategy has chosen c", "1 starting b>c 0s")
+	d.pass(second)
+	d.members("a")
+	d.wantMoves("c was removed", "1 allocating c> 0s")
+	d.place(node("a"))
+	d.started(1, "a")
+	d.wantMoves("the shard has started on a")
+}
+
+// A shard that starts for the first time does not move, and neither do the shards that a new
+// coordinator starts.
+func TestStartIsNoMove(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 1))...)
+	d.get("a", 5)
+	d.wantMoves("first home")
+	d = drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("a", 1))...)
+	d.members("a b")
+	d.loaded()
+	d.pass(second)
+	d.wantMoves("new coordinator")
 }

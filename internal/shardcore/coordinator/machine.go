@@ -59,6 +59,7 @@ type Machine struct {
 
 	followed      map[identity.Node]string // of the running probe, with Config.Standbys
 	moving        map[Shard]*handOff
+	departed      map[Shard]departure // of Moves
 	handOffs      []*handOff
 	handedOff     int    // number of shards whose hand-off has begun
 	rebalanceCall uint64 // ID of the running AskRebalance, or 0
@@ -73,7 +74,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	return &Machine{
 		cfg: cfg.withDefaults(), ids: cfg.FirstID, load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
-		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, followed: map[identity.Node]string{},
+		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, departed: map[Shard]departure{}, followed: map[identity.Node]string{},
 		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil
 }

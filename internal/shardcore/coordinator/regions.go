@@ -248,7 +248,7 @@ func (m *Machine) regionTerminated(n identity.Node, shards []Shard) {
 	m.ackAll(n)
 	for _, s := range shards {
 		delete(m.unstarted, s)
-		m.requestNewHome(s)
+		m.requestNewHome(s, n)
 		if at := m.requests.byShard[s]; at != nil {
 			at.removed = n
 		}

@@ -181,7 +181,7 @@ func (m *Machine) stored(rev uint64) {
 		case HomesAllocated:
 			m.homesAllocated(e.Node, e.Shards)
 		case HomesDeallocated:
-			m.homesDeallocated(e.Shards)
+			m.homesDeallocated(before, e.Shards)
 		case ShardsPinned, ShardsReleased:
 		}
 	}
