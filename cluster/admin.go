@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -23,11 +25,12 @@ import (
 type adminCommand string
 
 const (
-	adminState   adminCommand = "state"
-	adminJoin    adminCommand = "join"
-	adminLeave   adminCommand = "leave"
-	adminDown    adminCommand = "down"
-	adminPrepare adminCommand = "prepare-for-shutdown"
+	adminState      adminCommand = "state"
+	adminSingletons adminCommand = "singletons"
+	adminJoin       adminCommand = "join"
+	adminLeave      adminCommand = "leave"
+	adminDown       adminCommand = "down"
+	adminPrepare    adminCommand = "prepare-for-shutdown"
 )
 
 type adminRequest struct {
@@ -35,7 +38,7 @@ type adminRequest struct {
 	// Node is the member that is to leave or to be downed. It is a name, or a name and a UID in the
 	// format of identity.Node.String. For the command join, it is the name of the seed.
 	Node string `json:"node,omitempty"`
-	// After is the member after which the page of members begins.
+	// After is the member or the name of the singleton after which the page begins.
 	After string `json:"after,omitempty"`
 }
 
@@ -43,8 +46,9 @@ type adminReply struct {
 	adminrpc.Head
 
 	// NotMember reports that the error is ErrNotMember.
-	NotMember bool     `json:"not_member,omitempty"`
-	State     *Summary `json:"state,omitempty"`
+	NotMember  bool                `json:"not_member,omitempty"`
+	State      *Summary            `json:"state,omitempty"`
+	Singletons []reportedSingleton `json:"singletons,omitempty"`
 }
 
 // ownService is the name of the service of this package. Its requests may omit the name.
@@ -54,7 +58,7 @@ func newAdminService() *adminrpc.Service {
 	return &adminrpc.Service{
 		Package: ownService, Missing: errNoService,
 		Commands: map[string]transport.AdminRight{
-			string(adminState): transport.AdminRead, string(adminJoin): transport.AdminAct,
+			string(adminState): transport.AdminRead, string(adminSingletons): transport.AdminRead, string(adminJoin): transport.AdminAct,
 			string(adminLeave): transport.AdminAct, string(adminDown): transport.AdminAct, string(adminPrepare): transport.AdminAct,
 		},
 	}
@@ -281,6 +285,9 @@ func (n *Node) admin(ctx context.Context, _ string, r *adminRequest) (reply admi
 	switch r.Command {
 	case adminState:
 		reply.State, err = n.Summary(r.After)
+	case adminSingletons:
+		reply.Node = n.self.String()
+		reply.Singletons, reply.More, err = n.reportSingletons(ctx, r.After)
 	case adminLeave, adminDown:
 		var member identity.Node
 		if member, err = parseMember(r.Node); err != nil {
@@ -422,6 +429,64 @@ func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	}
 	all.More = false
 	return all, nil
+}
+
+// SingletonStatus is the state of a singleton on some nodes.
+type SingletonStatus struct {
+	Name string `json:"name"`
+	// Role is the role of the nodes that can run it, empty for all nodes.
+	Role string `json:"role,omitempty"`
+	// Node is the name of the node that runs the instance, empty if none of the nodes does. Since is
+	// the time at which the instance started, by the clock of the node.
+	Node  string    `json:"node,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// States are the parts of the nodes, by name. A node is "oldest" if it runs the instance or may run
+	// it, and "younger" if it waits for an older node. The other states are those of a hand-over:
+	// "becoming oldest", "acquiring lease", "was oldest", "handing over", "stopping" and "end". A node
+	// that is not a member yet is in the state "start".
+	States map[string]string `json:"states"`
+}
+
+// Singletons returns the singletons in which the named nodes take part, sorted by name. Those whose
+// names begin with "sharding|" and "groups|" are the coordinators of package sharding. It queries the
+// nodes concurrently. The error joins the failures of nodes. It may come with the singletons of the
+// other nodes.
+func (a *Admin) Singletons(ctx context.Context, nodes []string) ([]SingletonStatus, error) {
+	found, errs := make([][]reportedSingleton, len(nodes)), make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, name := range nodes {
+		all.Go(func() {
+			request := adminRequest{Command: adminSingletons}
+			for reply, err := range adminrpc.Pages[adminRequest, adminReply](ctx, a.client, name, string(adminSingletons), &request) {
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				if found[i] = append(found[i], reply.Singletons...); len(reply.Singletons) > 0 {
+					request.After = reply.Singletons[len(reply.Singletons)-1].Name
+				}
+			}
+		})
+	}
+	all.Wait()
+	byName := map[string]*SingletonStatus{}
+	for i, reported := range found {
+		for _, r := range reported {
+			s := byName[r.Name]
+			if s == nil {
+				s = &SingletonStatus{Name: r.Name, Role: r.Role, States: map[string]string{}}
+				byName[r.Name] = s
+			}
+			if s.States[nodes[i]] = r.State; r.Running && !r.Since.Before(s.Since) { // two nodes may report it, one after the other
+				s.Node, s.Since = nodes[i], r.Since
+			}
+		}
+	}
+	var out []SingletonStatus
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, *byName[name])
+	}
+	return out, errors.Join(errs...)
 }
 
 // Join orders a node that was started without Config.Seeds to join the cluster through the member

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,73 @@ func TestAdminCommands(t *testing.T) {
 		}
 		must(w.T, admin.PrepareForShutdown(w.Context(), ""))
 		w.until(nodes[0], func(s *cluster.State) bool { return s.Status(nodes[0].Self()) == cluster.ReadyForShutdown })
+	})
+}
+
+// The nodes report the singletons in which they take part, and the node that runs each.
+func TestAdminSingletons(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		nodes := []*cluster.Node{w.start("a"), nil, nil}
+		w.allUp(nodes[0])
+		for i, name := range []string{"b", "c"} {
+			nodes[i+1] = w.start(name, func(c *cluster.Config) { c.Roles = []string{"teller"} })
+			w.allUp(nodes[:i+2]...)
+		}
+		admin, names := cluster.NewAdmin(w.network.Operator("root")), []string{"a", "b", "c"}
+		if all, err := admin.Singletons(w.Context(), names); err != nil || len(all) != 0 {
+			w.Errorf("Singletons = %+v, %v, want none", all, err)
+		}
+		began := time.Now()
+		run := func(ctx context.Context, _ *cluster.Inbox) error { <-ctx.Done(); return nil }
+		over := func(context.Context, *cluster.Inbox) error { return nil }
+		for i, n := range nodes {
+			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "clock", Run: run}))
+			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "over", Run: over}))
+			if i > 0 {
+				must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "vault", Role: "teller", Run: run}))
+			}
+		}
+		w.sleep(time.Minute)
+		want := []cluster.SingletonStatus{
+			{Name: "clock", Node: "a", Since: began, States: map[string]string{"a": "oldest", "b": "younger", "c": "younger"}},
+			{Name: "over", States: map[string]string{"a": "oldest", "b": "younger", "c": "younger"}},
+			{Name: "vault", Role: "teller", Node: "b", Since: began, States: map[string]string{"b": "oldest", "c": "younger"}},
+		}
+		same := func(a, b cluster.SingletonStatus) bool {
+			return a.Name == b.Name && a.Role == b.Role && a.Node == b.Node && a.Since.Equal(b.Since) && maps.Equal(a.States, b.States)
+		}
+		if all, err := admin.Singletons(w.Context(), names); err != nil || !slices.EqualFunc(all, want, same) {
+			w.Errorf("Singletons = %+v, %v, want %+v", all, err, want)
+		}
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		w.allUp(nodes[1:]...)
+		w.sleep(time.Minute)
+		all, err := admin.Singletons(w.Context(), names)
+		if !errors.Is(err, transport.ErrNoNode) || len(all) != 3 || all[0].Node != "b" || !all[0].Since.After(began) || len(all[0].States) != 2 {
+			w.Errorf("after a has left, Singletons = %+v, %v, want the clock on b, and ErrNoNode for a", all, err)
+		}
+	})
+}
+
+// All pages of singletons are read.
+func TestAdminSingletonPages(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		a := w.cluster("a")[0]
+		const count = 300
+		for i := range count {
+			must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: fmt.Sprintf("%d%s", i, strings.Repeat("x", 250)), Run: func(context.Context, *cluster.Inbox) error { return nil }}))
+		}
+		w.sleep(time.Second)
+		asker := w.network.Operator("root")
+		b, err := asker.Ask(w.Context(), "cluster", transport.AdminRead, "a", []byte(`{"command":"singletons"}`))
+		if must(w.T, err); len(b) > 300<<10 || !strings.Contains(string(b), `"more":true`) {
+			w.Errorf("the first page has %d bytes, want a limited page with a mark", len(b))
+		}
+		if all, err := cluster.NewAdmin(asker).Singletons(w.Context(), []string{"a"}); err != nil || len(all) != count {
+			w.Errorf("Singletons returns %d, %v, want %d", len(all), err, count)
+		}
 	})
 }
 

@@ -225,6 +225,46 @@ func (h *instanceHost) forget(asker identity.Node) {
 	}
 }
 
+// reportedSingleton is a singleton as its node reports it to operators.
+type reportedSingleton struct {
+	Name    string    `json:"name"`
+	Role    string    `json:"role,omitempty"`
+	State   string    `json:"state"`
+	Running bool      `json:"running,omitempty"`
+	Since   time.Time `json:"since,omitzero"` // start of the running instance
+}
+
+// reportSingletons returns a page of the singletons of this node, sorted by name. It begins with the
+// first name that sorts after the argument after.
+func (n *Node) reportSingletons(ctx context.Context, after string) (page []reportedSingleton, more bool, err error) {
+	err = n.call(ctx, func() {
+		size := 0
+		for _, s := range n.machine.Singletons() {
+			if s.Name <= after {
+				continue
+			}
+			r := reportedSingleton{Name: s.Name, Role: n.instances.known[s.Name].Role, State: s.State.String()}
+			r.Since, r.Running = n.instances.began(node.Instance{Singleton: s.Name, Nr: s.Instance})
+			if size += 160 + 6*(len(r.Name)+len(r.Role)); len(page) > 0 && size > adminBytes { // a byte takes at most six bytes of JSON
+				more = true
+				return
+			}
+			page = append(page, r)
+		}
+	})
+	return page, more, err
+}
+
+// began returns the time of the start of an instance that has not ended.
+func (h *instanceHost) began(id node.Instance) (at time.Time, runs bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := h.running[id]; i != nil {
+		return i.begun, true
+	}
+	return at, false
+}
+
 // Inbox holds the messages that proxies have sent to an instance. Messages of one sender arrive in
 // order. Its methods are safe for concurrent use.
 type Inbox struct{ messages *inbox.Inbox }

@@ -23,6 +23,7 @@ type clusterCommand struct {
 	Ask string `help:"The node to query. Defaults to any node." placeholder:"NODE"`
 
 	Members     clusterMembersCommand     `cmd:"" help:"Show the members: status, reachability, leader, roles, versions."`
+	Singletons  clusterSingletonsCommand  `cmd:"" help:"Show the singletons, and the node that runs each of them."`
 	Join        clusterJoinCommand        `cmd:"" help:"Make a node that was started without seeds join the cluster, or found it."`
 	Leave       clusterLeaveCommand       `cmd:"" help:"Make a member hand over its work and leave the cluster."`
 	Down        clusterDownCommand        `cmd:"" help:"Mark a member as dead, so that other members take over its work."`

@@ -130,6 +130,22 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("the view of b is %+v, want 3 members with the leader a", s)
 	}
 
+	runs := make(chan struct{})
+	if err := a.Singleton(t.Context(), cluster.Singleton{Name: "clock", Role: "teller", Run: func(ctx context.Context, _ *cluster.Inbox) error {
+		close(runs)
+		<-ctx.Done()
+		return nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	<-runs
+	if status, out, stderr := l.run(t.Context(), "singletons"); status != 0 || !regexp.MustCompile(`^SINGLETON +ROLE +NODE +SINCE +NOTES\nclock +teller +a +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +-\n$`).MatchString(out) {
+		t.Errorf("singletons: exit status %d, printed\n%s%s\nwant 0 and the clock on a", status, out, stderr)
+	}
+	if status, out, _ := l.run(t.Context(), "singletons", "--json"); status != 0 || !strings.Contains(out, `"name":"clock","role":"teller","node":"a","since":"`) {
+		t.Errorf("singletons --json: exit status %d, printed %s; want 0 and the clock on a", status, out)
+	}
+
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--ask", "a", "b"); status != 0 || out != "b leaves\nb is gone\n" {
 		t.Errorf("leave: exit status %d, printed %q, %s; want 0 and \"b leaves\" and \"b is gone\" on two lines", status, out, stderr)
 	}

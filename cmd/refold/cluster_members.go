@@ -6,9 +6,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cmd/refold/internal/console"
@@ -111,4 +115,51 @@ func orNone(s string) string {
 		return "-"
 	}
 	return s
+}
+
+type clusterSingletonsCommand struct {
+	watchFlags
+
+	JSON bool `name:"json" help:"Print one JSON object per line, one for each singleton."`
+}
+
+func (c *clusterSingletonsCommand) Help() string {
+	return `Queries all members. The singletons "sharding|type" and "groups|role" are the coordinators of an entity type and of the groups
+of a role. A singleton without a node is in a hand-over, or its instance has returned. The exit status is 2 if a member does not
+respond; the singletons of the others are printed.`
+}
+
+func (c *clusterSingletonsCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
+	return common.with(func(n *nodes) error {
+		return c.show(ctx, env.Stdout, c.JSON, func(w io.Writer) error {
+			names, _, err := n.present(ctx, common.Ask)
+			if err != nil {
+				return err
+			}
+			all, err := n.members.Singletons(ctx, names)
+			return errors.Join(c.print(w, all), err)
+		})
+	})
+}
+
+func (c *clusterSingletonsCommand) print(w io.Writer, all []cluster.SingletonStatus) error {
+	table := console.NewTable(w, c.JSON, "SINGLETON", "ROLE", "NODE", "SINCE", "NOTES")
+	for _, s := range all {
+		if err := table.Add(func() any { return s }, func() []string {
+			since := ""
+			if !s.Since.IsZero() {
+				since = s.Since.UTC().Format(time.RFC3339)
+			}
+			var notes []string
+			for _, name := range slices.Sorted(maps.Keys(s.States)) {
+				if state := s.States[name]; state != "younger" && (state != "oldest" || name != s.Node) {
+					notes = append(notes, name+": "+state)
+				}
+			}
+			return []string{s.Name, orNone(s.Role), orNone(s.Node), orNone(since), orNone(strings.Join(notes, ", "))}
+		}); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
 }
