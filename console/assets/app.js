@@ -29,10 +29,12 @@
     for (const figure of all(".chart[data-points]", from)) {
       const plot = find(".plot", figure);
       if (!plot || plot.firstChild || !window.uPlot || !plot.clientWidth) continue;
+      const points = JSON.parse(figure.dataset.points);
+      if (points[0].length < 2) continue; // a single point has no scale
       new uPlot({
         width: plot.clientWidth, height: plot.clientHeight, legend: { show: false },
-        cursor: { y: false, points: { size: 5 } }, padding: [8, 4, 0, 0],
-        scales: { y: { range: (u, min, max) => [Math.min(0, min || 0), Math.max(max || 0, 1) * 1.08] } },
+        cursor: { y: false, points: { size: 5 } }, padding: [8, 20, 0, 0],
+        scales: { x: { range: (u, min, max) => [Math.min(min, max - 30), max] }, y: { range: (u, min, max) => [Math.min(0, min || 0), Math.max(max || 0, 1) * 1.08] } },
         axes: [
           { size: 20, stroke: colour("--muted"), grid: { show: false }, ticks: { show: false }, font: "10px system-ui, sans-serif", space: 70,
             values: (u, values) => values.map((v) => { const d = new Date(v * 1000), h = local() ? d.getHours() : d.getUTCHours(), m = local() ? d.getMinutes() : d.getUTCMinutes(), s = d.getUTCSeconds(); return pad(h) + ":" + pad(m) + (s ? ":" + pad(s) : ""); }) },
@@ -41,7 +43,7 @@
             values: (u, values) => values.map((v) => v >= 1e6 ? v / 1e6 + "M" : v >= 1e3 ? v / 1e3 + "k" : String(v)) },
         ],
         series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-soft"), points: { show: false } }],
-      }, JSON.parse(figure.dataset.points), plot);
+      }, points, plot);
     }
   }
 
@@ -72,13 +74,44 @@
     before = null;
   }
   const fresh = (part) => { times(part); charts(part); };
+
+  // A stream that ends connects again. The extension for streams would log each end as an error of the page.
+  function connected(yes) {
+    document.body.classList.toggle("stale", !yes);
+    const text = yes ? "" : "Disconnected. The page shows the last known state until the console answers again.", line = find("#disconnected");
+    if (line && line.textContent !== text) line.textContent = text;
+  }
+  if (window.htmx) htmx.createEventSource = (url) => {
+    const listeners = [];
+    let source = null, timer = 0, pause = 500, closed = false;
+    const connect = () => {
+      source = new EventSource(url);
+      for (const [name, listener] of listeners) source.addEventListener(name, listener);
+      source.onopen = () => { pause = 500; };
+      source.onerror = () => {
+        if (closed) return;
+        connected(false);
+        if (source.readyState !== EventSource.CLOSED) return; // the browser connects again
+        timer = setTimeout(connect, pause);
+        pause = Math.min(2 * pause, 30000);
+      };
+    };
+    connect();
+    return {
+      addEventListener(name, listener) { listeners.push([name, listener]); source.addEventListener(name, listener); },
+      removeEventListener(name, listener) {
+        for (let i = listeners.length - 1; i >= 0; i--) if (listeners[i][0] === name && listeners[i][1] === listener) listeners.splice(i, 1);
+        source.removeEventListener(name, listener);
+      },
+      close() { closed = true; clearTimeout(timer); source.close(); },
+    };
+  };
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
     // A pointer that is down or a selected text would be lost.
     if (e.target.id === "live" && (pressed || paused)) { skipped = e.detail.data; e.preventDefault(); return; }
     remember(e.target);
   });
-  document.addEventListener("htmx:sseMessage", (e) => { if (e.target.id === "live") skipped = ""; restore(e.target); fresh(e.target); document.body.classList.remove("stale"); });
-  document.addEventListener("htmx:sseError", () => document.body.classList.add("stale"));
+  document.addEventListener("htmx:sseMessage", (e) => { if (e.target.id === "live") skipped = ""; restore(e.target); fresh(e.target); connected(true); });
   let pressed = false, paused = false, skipped = "";
   addEventListener("pointerdown", () => { pressed = true; }, true);
   const released = () => { pressed = false; setTimeout(catchUp, 300); };
