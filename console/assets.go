@@ -140,13 +140,9 @@ func (a *assets) functions(prefix string) template.FuncMap {
 		"bytes":   sizeText[int],
 		"ubytes":  sizeText[uint64],
 		"lasting": lasting,
-		"rate": func(x float64) string {
-			if x < 10 {
-				return strconv.FormatFloat(x, 'f', 1, 64)
-			}
-			return number(int(x))
-		},
-		"millis": func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000) },
+		"rate":    rateText,
+		"moves":   moveText,
+		"millis":  func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000) },
 		"traceurl": func(pattern, trace string) string {
 			return strings.ReplaceAll(pattern, "{trace}", url.QueryEscape(trace))
 		},
@@ -175,6 +171,14 @@ func number[T int | uint64](n T) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// rateText returns a number per second.
+func rateText(x float64) string {
+	if x < 10 {
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	}
+	return number(int(x))
 }
 
 // lasting returns a duration with one or two units.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -186,6 +187,107 @@ func TestHeatMap(t *testing.T) {
 	}
 	if text, _ := b.page("/shards?shard=8"); !strings.Contains(text, "has no shard") {
 		t.Error("the page of an unknown shard shows no error")
+	}
+}
+
+// colours returns the classes of the cells of the heat map, by shard and node.
+func colours(text string) map[string]string {
+	cells := map[string]string{}
+	for _, m := range regexp.MustCompile(`class="cell ([a-z0-9 ]+)" id="shard-(\d+)" data-shard="\d+" data-node="([ab]?)"`).FindAllStringSubmatch(text, -1) {
+		cells[m[2]+m[3]] = m[1]
+	}
+	return cells
+}
+
+// The query selects the colours: by entities or by load. Links and the stream of the page keep it.
+func TestHeatMapByLoad(t *testing.T) {
+	t.Parallel()
+	admin := newNodes()
+	b := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone, Interval: time.Hour}))
+	if text, _ := b.page("/shards?by=load"); colours(text)["1a"] != "unknown" || !strings.Contains(text, `id="unmeasured"`) {
+		t.Errorf("without a measured load, shard 1 has the colour %q, want unknown and a notice", colours(text)["1a"])
+	}
+	admin.set("sharding shards", `{"shards":[{"shard":0,"entities":1,"per_second":250},{"shard":1,"entities":10,"per_second":0},{"shard":3,"entities":10,"per_second":1.5},{"shard":5,"entities":10}]}`)
+	b = newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone}))
+	text, _ := b.page("/shards?by=load&type=account")
+	for cell, want := range map[string]string{"0a": "h6", "1a": "h0", "3a": "h1", "5a": "unknown", "2": "off"} {
+		if got := colours(text)[cell]; got != want {
+			t.Errorf("by load, the cell of shard %s has the colour %q, want %q", cell, got, want)
+		}
+	}
+	for _, want := range []string{
+		`id="by-load" href="/shards?by=load&amp;type=account" aria-current="true"`, `id="by-entities" href="/shards?type=account">`,
+		`href="?by=load&amp;shard=0&amp;type=account#shard"`, `<a href="/shards?by=load&amp;type=account" aria-current="true">account`, `sse-connect="/stream?by=load&amp;page=shards&amp;type=account"`,
+		`Shard 0 on a: 1 running entity, 250 commands per second"`, `<b>251</b> commands/s`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page by load has no %s", want)
+		}
+	}
+	if strings.Contains(text, `id="unmeasured"`) {
+		t.Error("the page by load has a notice that the load is unknown")
+	}
+	if text, _ = b.page("/shards"); colours(text)["0a"] != "h1" || colours(text)["1a"] != "h6" || !strings.Contains(text, `id="by-entities" href="/shards?type=account" aria-current="true"`) {
+		t.Errorf("without a choice, the shards have the colours %v, want those by entities", colours(text))
+	}
+	if text, _ = b.page("/shards?by=load&shard=3"); !strings.Contains(text, "<dt>Commands per second</dt><dd>1.5</dd>") {
+		t.Error("the selected shard does not show its commands per second")
+	}
+}
+
+// A shard in motion shows the node that it leaves and the next one.
+func TestShardsInMotion(t *testing.T) {
+	t.Parallel()
+	const moves = `"placed":6,"moving":1,"moves":[{"shard":1,"step":"stopping","from":"a","since":"2026-05-01T09:00:00Z"},{"shard":2,"step":"starting","from":"b<i>","to":"a","since":"2026-05-01T09:00:01Z"}]`
+	admin := newNodes()
+	admin.set("sharding regions", strings.Replace(twoRegions, `"placed":6`, moves, 1))
+	text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/shards?shard=2")
+	cells := colours(text)
+	if cells["1a"] != "h6 moving" || cells["2"] != "off moving" || cells["0a"] != "h1" || cells["7"] != "off" {
+		t.Errorf("the cells are %v, want 1 and 2 in motion", cells)
+	}
+	for _, want := range []string{
+		"Shard 1 on a: 10 running entities, stopping, a → ?\"", ">1 a → ?</a>", ">2 b&lt;i&gt; → a</a>", "Shard 2 without a node, starting, b&lt;i&gt; → a\"",
+		`<dd id="moving">2</dd>`, `<tr><td class="n">2</td><td>b&lt;i&gt; → a</td><td>starting</td>`, "<dt>In motion</dt><dd>b&lt;i&gt; → a, starting</dd>", "2 shards of type account move",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	if strings.Contains(text, "no home") {
+		t.Error("a shard in motion counts as lost")
+	}
+	admin.set("sharding regions", strings.NewReplacer(`"placed":6`, moves, `"total":8`, `"total":1000`).Replace(twoRegions))
+	text, _ = newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/shards")
+	if !strings.Contains(text, "running entities, stopping, a → ?\"") || strings.Contains(text, ">1 a → ?</a>") {
+		t.Error("small cells do not show moves as their titles only")
+	}
+}
+
+// The page of the nodes lists the singletons by name, each with its node.
+func TestSingletons(t *testing.T) {
+	t.Parallel()
+	admin := newNodes()
+	b := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone, Interval: time.Hour}))
+	if text, status := b.page("/nodes"); status != http.StatusOK || strings.Contains(text, `id="singletons"`) {
+		t.Errorf("nodes that do not report singletons: status %d, want a page without the list", status)
+	}
+	admin.set("cluster singletons a", `{"node":"a#1","singletons":[{"name":"rates<b>","state":"younger"},{"name":"sharding|account","role":"teller","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"}]}`)
+	admin.set("cluster singletons b", `{"node":"b#2","singletons":[{"name":"groups|","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"},{"name":"rates<b>","state":"acquiring lease"}]}`)
+	text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/nodes")
+	var rows []string
+	for _, m := range regexp.MustCompile(`(?s)<tr data-singleton=.*?</tr>`).FindAllString(text, -1) {
+		row := regexp.MustCompile(`<(/?)[^>]*>`).ReplaceAllStringFunc(m, func(tag string) string {
+			if strings.HasPrefix(tag, "</t") {
+				return "|"
+			}
+			return ""
+		})
+		rows = append(rows, regexp.MustCompile(`\d+ d \d+ h`).ReplaceAllString(row, "days"))
+	}
+	want := []string{"coordinator of groups|–|b|days|–||", "rates&lt;b&gt;|–|◐no node|–|b: acquiring lease||", "coordinator of type account|teller|a|days|–||"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("the singletons are %q, want %q", rows, want)
 	}
 }
 

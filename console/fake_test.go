@@ -24,7 +24,7 @@ const hostile = `<script>alert("1")</script>'"&`
 // nodes is a transport.AdminClient with fixed replies. It records the requests.
 type nodes struct {
 	mu      sync.Mutex
-	replies map[string]string // by service and command
+	replies map[string]string // by service, command and, if it differs between nodes, node
 	asked   map[string]int    // by service, command and right
 	block   chan struct{}     // if not nil, requests wait for it
 }
@@ -43,7 +43,7 @@ func newNodes() *nodes {
 	}}
 }
 
-func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, _ string, request []byte) ([]byte, error) {
+func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
 	var r struct{ Service, Command string }
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err
@@ -53,7 +53,10 @@ func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, _
 	}
 	n.mu.Lock()
 	n.asked[r.Service+" "+r.Command+" "+right.String()]++
-	reply, ok := n.replies[r.Service+" "+r.Command]
+	reply, ok := n.replies[r.Service+" "+r.Command+" "+node]
+	if !ok {
+		reply, ok = n.replies[r.Service+" "+r.Command]
+	}
 	block := n.block
 	n.mu.Unlock()
 	if block != nil {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,6 +143,10 @@ func (c *Console) loadProjections(_ context.Context, _ *http.Request, v *view) e
 
 type shardsData struct {
 	Type *entityType
+	// By is "load" if the colours show the load, and empty if they show entities.
+	By string
+	// Measured reports that the load of a shard is known.
+	Measured bool
 	// Homeless are the shards that no node hosts.
 	Homeless []cell
 	// Shard is the selected shard, nil if there is none.
@@ -156,6 +159,8 @@ type shardDetail struct {
 	Number       uint32
 	Node, Pinned string
 	Entities     int
+	PerSecond    *float64
+	Move         *sharding.AdminMove
 	// IDs are the first running entities. More reports that there are others.
 	IDs  []string
 	More bool
@@ -166,9 +171,41 @@ type shardDetail struct {
 // Text is the number of the shard as text.
 func (d *shardDetail) Text() string { return strconv.FormatUint(uint64(d.Number), 10) }
 
-// Link is the query that selects the shard.
-func (x cell) Link(typ string) string {
-	return "?" + url.Values{"type": {typ}, "shard": {strconv.FormatUint(uint64(x.Shard), 10)}}.Encode() + "#shard"
+// Link is the query that selects the shard, with the choice of the colours.
+func (x cell) Link(typ, by string) string {
+	return link("", "", "type", typ, "shard", strconv.FormatUint(uint64(x.Shard), 10), "by", by) + "#shard"
+}
+
+// About describes the shard, whose node is empty if it has none.
+func (x cell) About(node string) string {
+	text := fmt.Sprintf("Shard %d without a node", x.Shard)
+	if node != "" {
+		text = fmt.Sprintf("Shard %d on %s: %s running %s", x.Shard, node, number(x.Entities), verb(x.Entities, "entity", "entities"))
+	}
+	if x.PerSecond != nil {
+		text += ", " + rateText(*x.PerSecond) + " commands per second"
+	}
+	if x.Pinned != "" {
+		text += ", kept on " + x.Pinned
+	}
+	if x.Move != nil {
+		text += ", " + x.Move.Step + ", " + moveText(x.Move)
+	}
+	return text
+}
+
+// moveText returns the nodes of a move.
+func moveText(m *sharding.AdminMove) string { return m.From + " → " + cmp.Or(m.To, "?") }
+
+// Class is the class of the colour.
+func (x cell) Class(by string) string {
+	switch {
+	case by == "":
+		return "h" + strconv.Itoa(x.Heat)
+	case x.PerSecond == nil:
+		return "unknown"
+	}
+	return "h" + strconv.Itoa(x.LoadHeat)
 }
 
 const maxIDs = 100 // of a selected shard
@@ -186,15 +223,19 @@ func (c *Console) loadShards(ctx context.Context, r *http.Request, v *view) erro
 	if d.Type == nil {
 		return nil
 	}
+	if r.FormValue("by") == "load" {
+		d.By = "load"
+	}
 	hosted := map[uint32]bool{}
 	for _, h := range d.Type.Hosts {
+		d.Measured = d.Measured || h.PerSecond != nil
 		for _, x := range h.Cells {
 			hosted[x.Shard] = true
 		}
 	}
 	for i := range uint32(d.Type.Total) { //nolint:gosec // the number of shards has 32 bits
 		if !hosted[i] {
-			d.Homeless = append(d.Homeless, cell{Shard: i})
+			d.Homeless = append(d.Homeless, cell{Shard: i, Move: d.Type.moves[i]})
 		}
 	}
 	if text := r.FormValue("shard"); text != "" && r.FormValue("page") == "" { // not for streams
@@ -208,11 +249,11 @@ func (c *Console) loadShards(ctx context.Context, r *http.Request, v *view) erro
 }
 
 func (c *Console) detail(ctx context.Context, t *entityType, n uint32) *shardDetail {
-	d := &shardDetail{Type: t.Name, Number: n}
+	d := &shardDetail{Type: t.Name, Number: n, Move: t.moves[n]}
 	for _, h := range t.Hosts {
 		for _, x := range h.Cells {
 			if x.Shard == n {
-				d.Node, d.Entities, d.Pinned = h.Name, x.Entities, x.Pinned
+				d.Node, d.Entities, d.Pinned, d.PerSecond = h.Name, x.Entities, x.Pinned, x.PerSecond
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type needs uint8
 
 const (
 	needShards needs = 1 << iota // the entities of each shard
-	needGroups                   // groups and workers
+	needGroups                   // singletons, groups and workers
 	needTail                     // new events
 	needVerify                   // the verification of the journal
 )
@@ -54,6 +54,8 @@ type picture struct {
 	// Projections are those of all nodes, by name.
 	Projections []*projection
 	Groups      []sharding.GroupStatus
+	// Singletons are those of all nodes, by name.
+	Singletons []singleton
 	// Tail are the last pages of new events, the oldest first.
 	Tail []tailPage
 	// TailProblem is the reason why new events are unknown.
@@ -89,8 +91,37 @@ type node struct {
 	// Runtime is nil if the node has no agent or does not answer.
 	Runtime     *inspect.RuntimeView
 	projections []inspect.ProjectionView
-	// Singletons are the roles whose singletons the node hosts. An empty role means all nodes.
-	Singletons []string
+}
+
+// singleton is a singleton of the cluster.
+type singleton struct{ cluster.SingletonStatus }
+
+// Coordinates returns the entity type that the singleton coordinates, empty for other singletons.
+func (s singleton) Coordinates() string {
+	typ, _ := strings.CutPrefix(s.Name, "sharding|")
+	if typ == s.Name {
+		return ""
+	}
+	return typ
+}
+
+// Title is the name of the singleton, or a description of the coordinator of groups.
+func (s singleton) Title() string {
+	if role, ok := strings.CutPrefix(s.Name, "groups|"); ok && role == s.Role {
+		return "coordinator of groups"
+	}
+	return s.Name
+}
+
+// Notes are the nodes that take part in a hand-over.
+func (s singleton) Notes() string {
+	var notes []string
+	for _, name := range slices.Sorted(maps.Keys(s.States)) {
+		if state := s.States[name]; state != "younger" && (state != "oldest" || name != s.Node) {
+			notes = append(notes, name+": "+state)
+		}
+	}
+	return strings.Join(notes, ", ")
 }
 
 // entityType is a sharded entity type.
@@ -104,6 +135,8 @@ type entityType struct {
 
 	Shards, Entities, Waiting, Moving int
 	Dropped                           uint64
+
+	moves map[uint32]*sharding.AdminMove // set by colour
 }
 
 // Lost is the number of shards that have a home, but are hosted by no node.
@@ -111,7 +144,21 @@ func (t *entityType) Lost() int {
 	if t.State == nil {
 		return 0
 	}
-	return max(0, t.State.Placed-t.State.Moving-t.Shards)
+	away := t.State.Moving
+	for _, m := range t.State.Moves {
+		if m.Step == "starting" {
+			away++
+		}
+	}
+	return max(0, t.State.Placed-away-t.Shards)
+}
+
+// Moves are the shards in motion, the longest move first, as far as the coordinator lists them.
+func (t *entityType) Moves() []sharding.AdminMove {
+	if t.State == nil {
+		return nil
+	}
+	return t.State.Moves
 }
 
 // host is a node that has a region or a proxy of a type.
@@ -122,16 +169,22 @@ type host struct {
 	Leaving bool
 	// Cells are the shards of the node.
 	Cells []cell
+	// PerSecond is the sum of the known rates of the shards, nil if none is known.
+	PerSecond *float64
 }
 
 // cell is a shard on the heat map.
 type cell struct {
 	Shard    uint32
 	Entities int
-	// Heat is the level of the colour, 0 to 6.
-	Heat int
+	// PerSecond is the rate of commands, nil if it is unknown.
+	PerSecond *float64
+	// Heat is the level of the colour by entities, 0 to 6. LoadHeat is that by load.
+	Heat, LoadHeat int
 	// Pinned is the node that keeps the shard.
 	Pinned string
+	// Move is nil unless the shard is in motion.
+	Move *sharding.AdminMove
 }
 
 // problem is a sentence about something that is wrong.
@@ -209,6 +262,7 @@ func (c *Console) look(ctx context.Context, n needs) *picture {
 	}
 	if n&needGroups != 0 {
 		all.Go(func() { c.lookAtGroups(ctx, p) })
+		all.Go(func() { c.lookAtSingletons(ctx, p) })
 	}
 	all.Wait()
 	p.joinProjections()
@@ -245,15 +299,8 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 	}
 	byAge := slices.DeleteFunc(slices.Clone(p.Nodes), func(m *node) bool { return m.UpNumber == 0 })
 	slices.SortFunc(byAge, func(a, b *node) int { return cmp.Compare(a.UpNumber, b.UpNumber) })
-	oldest := map[string]bool{}
 	for i, m := range byAge {
 		m.Order = i + 1
-		for _, role := range append([]string{""}, m.Roles...) {
-			if !oldest[role] && m.Status == cluster.Up.String() {
-				oldest[role] = true
-				m.Singletons = append(m.Singletons, role)
-			}
-		}
 	}
 }
 
@@ -310,6 +357,20 @@ func (c *Console) lookAtVerification(ctx context.Context, p *picture) {
 	var err error
 	if p.Verify, err = c.inspect.Verification(ctx, node); err != nil {
 		p.VerifyProblem = err.Error()
+	}
+}
+
+// lookAtSingletons adds the singletons of the nodes that answer.
+func (c *Console) lookAtSingletons(ctx context.Context, p *picture) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var nodes []string
+	for _, m := range p.answering() {
+		nodes = append(nodes, m.Name)
+	}
+	found, _ := c.members.Singletons(ctx, nodes)
+	for _, s := range found {
+		p.Singletons = append(p.Singletons, singleton{s})
 	}
 }
 
@@ -426,7 +487,7 @@ func (c *Console) lookAtRegions(ctx context.Context, p *picture) {
 				types[r.Type] = t
 			}
 			if s := r.CoordinatorState; s != nil && (t.State == nil || s.Term > t.State.Term) {
-				t.Coordinator, t.State, t.Moving = answer.Name, s, s.Moving
+				t.Coordinator, t.State, t.Moving = answer.Name, s, max(s.Moving, len(s.Moves))
 			}
 			t.Shards, t.Entities, t.Waiting, t.Dropped = t.Shards+r.Shards, t.Entities+r.Entities, t.Waiting+r.Waiting, t.Dropped+r.Dropped
 			t.Hosts = append(t.Hosts, &host{AdminRegion: *r, Name: answer.Name, Leaving: m.Leaving})
@@ -453,7 +514,7 @@ func (c *Console) lookAtShards(ctx context.Context, p *picture) {
 					if err != nil {
 						return
 					}
-					h.Cells = append(h.Cells, cell{Shard: uint32(s.Shard), Entities: s.Entities})
+					h.Cells = append(h.Cells, cell{Shard: uint32(s.Shard), Entities: s.Entities, PerSecond: s.PerSecond})
 				}
 			})
 		}
@@ -467,26 +528,42 @@ func (c *Console) lookAtShards(ctx context.Context, p *picture) {
 // maxHeat is the number of the warmest colour.
 const maxHeat = 6
 
-// colour sets the colours of the cells of a type: 0 for empty shards, 1 to maxHeat in proportion to
-// the fullest shard.
+// colour completes the cells of a type. The colours are 0 for empty and idle shards, 1 to maxHeat in
+// proportion to the fullest and to the busiest shard.
 func (t *entityType) colour() {
-	most := 1
+	most, busiest := 1, 0.0
 	pins := map[uint32]string{}
+	t.moves = map[uint32]*sharding.AdminMove{}
 	if t.State != nil {
 		for _, pin := range t.State.Pins {
 			pins[uint32(pin.Shard)] = pin.Node
 		}
-	}
-	for _, h := range t.Hosts {
-		for i := range h.Cells {
-			most = max(most, h.Cells[i].Entities)
+		for i := range t.State.Moves {
+			t.moves[uint32(t.State.Moves[i].Shard)] = &t.State.Moves[i]
 		}
 	}
 	for _, h := range t.Hosts {
 		for i := range h.Cells {
 			x := &h.Cells[i]
-			if x.Pinned = pins[x.Shard]; x.Entities > 0 {
+			if most = max(most, x.Entities); x.PerSecond == nil {
+				continue
+			}
+			busiest = max(busiest, *x.PerSecond)
+			if h.PerSecond == nil {
+				h.PerSecond = new(float64)
+			}
+			*h.PerSecond += *x.PerSecond
+		}
+	}
+	for _, h := range t.Hosts {
+		for i := range h.Cells {
+			x := &h.Cells[i]
+			x.Pinned, x.Move = pins[x.Shard], t.moves[x.Shard]
+			if x.Entities > 0 {
 				x.Heat = 1 + x.Entities*(maxHeat-1)/most
+			}
+			if x.PerSecond != nil && *x.PerSecond > 0 {
+				x.LoadHeat = 1 + int(*x.PerSecond*(maxHeat-1)/busiest)
 			}
 		}
 	}
