@@ -111,6 +111,7 @@ func closeRuntime(tb testing.TB, rt *eventsourcing.Runtime) {
 type fleet struct {
 	tb       testing.TB
 	server   *embedded.Server
+	access   func(node string) nats.Access
 	db       store.DB
 	nodes    []*cluster.Node
 	runtimes []*eventsourcing.Runtime
@@ -134,7 +135,7 @@ func startNodes(tb testing.TB, db store.DB, count int) *fleet {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fleet{tb: tb, server: server, db: db}
+	f := &fleet{tb: tb, server: server, access: func(string) nats.Access { return server.Access() }, db: db}
 	tb.Cleanup(func() {
 		if closed := server.Close(); closed != nil {
 			tb.Error(closed)
@@ -154,7 +155,7 @@ func (f *fleet) add(change func(*cluster.Config)) int {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	carrier, err := nats.Connect(nats.Config{Access: f.server.Access(), Cluster: "features", Self: self, Logger: quiet()})
+	carrier, err := nats.Connect(nats.Config{Access: f.access(self.Name), Cluster: "features", Self: self, Logger: quiet()})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
