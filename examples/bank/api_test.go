@@ -413,6 +413,9 @@ func TestServe(t *testing.T) {
 	if got := get(t.Context(), url+"/console/"); !strings.Contains(got, "commands per second") {
 		t.Errorf("GET /console/ returns %s, want the commands per second of the bank", got)
 	}
+	if got := get(t.Context(), url+"/metrics"); !strings.Contains(got, "\nrefold_journal_breaker_open{") {
+		t.Errorf("GET /metrics returns\n%s\nwant refold_journal_breaker_open", got)
+	}
 	stop()
 	if got := <-code; got != exitOK || <-out != "stopped\n" || errout.String() != "" {
 		t.Errorf("serve: exit code %d, standard error %q; want %d, \"stopped\" and nothing", got, errout.String(), exitOK)

@@ -57,23 +57,28 @@ type branch struct {
 	// prepared counts the accounts that started with the state of a standby.
 	prepared atomic.Int64
 	// shown shows the branch to consoles, with the load that meter measures.
-	shown *console.Agent
-	meter console.Meter
+	shown   *console.Agent
+	meter   console.Meter
+	metrics *metrics
 }
 
 // openBranch starts a branch on the shared store. It does not wait for the join.
 func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates) (_ *branch, err error) {
 	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
+	m, err := newMetrics()
+	if err != nil {
+		return nil, fmt.Errorf("open the branch: %w", err)
+	}
 	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // the node runs until Shutdown
-		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log,
+		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log, Observer: m.ClusterObserver(),
 		PhaseTimeout: map[cluster.Phase]time.Duration{
 			cluster.PhaseStopRegions: leavePatience, cluster.PhaseLeave: leavePatience, cluster.PhaseExiting: leavePatience, cluster.PhaseExitingDone: leavePatience,
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the branch: %w", err)
+		return nil, fmt.Errorf("open the branch: %w", errors.Join(err, m.Close()))
 	}
-	b := &branch{node: node, logger: log}
+	b := &branch{node: node, metrics: m, logger: log}
 	defer func() { //nolint:contextcheck // closing has its own time limits
 		if err != nil {
 			_ = node.Shutdown(context.WithoutCancel(ctx)) // its phases have time-outs
@@ -84,7 +89,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
 	}()
-	observer := eventsourcing.Tee(b.meter.Observer(), eventsourcing.Observer{Recovery: func(info eventsourcing.RecoveryInfo) {
+	observer := eventsourcing.Tee(m.Observer(), b.meter.Observer(), eventsourcing.Observer{Recovery: func(info eventsourcing.RecoveryInfo) { //nolint:contextcheck // the observer has no context
 		if info.Prepared && info.Err == nil {
 			b.prepared.Add(1)
 		}
@@ -92,12 +97,14 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	if b.bank, err = openRuntime(s, r, log, observer); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
+	m.Watch(b.runtime) // both until the metrics are closed
+	m.WatchNode(node)
 	// Transfers continue after a branch has failed: by default, the region keeps an index of the accounts
 	// with pending transfers.
 	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members, Standbys: cfg.standbys}
 	opts.Host.Supervise = b.supervise
 	if cfg.state == stateDDATA { // by default, the state is in the journal
-		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
+		replicator, failed := ddata.Start(ctx, node, ddata.Config{Observer: m.ReplicatorObserver()})
 		if failed != nil {
 			return nil, failed
 		}
@@ -135,14 +142,14 @@ func (b *branch) shutdown(ctx context.Context) error {
 // close waits until the node has ended, and closes the bank.
 func (b *branch) close() error {
 	<-b.node.Done()
-	if b.bank == nil {
-		return nil
-	}
-	var err error
+	var errs []error
 	if b.shown != nil {
-		err = b.shown.Close()
+		errs = append(errs, b.shown.Close())
 	}
-	return errors.Join(err, b.bank.close())
+	if b.bank != nil {
+		errs = append(errs, b.bank.close())
+	}
+	return errors.Join(append(errs, b.metrics.Close())...)
 }
 
 // runs reports whether the node has not begun to end.
@@ -188,7 +195,7 @@ func branchNames(n int) (all []string) {
 // api returns the API of the bank, with the health and state of the branch.
 func (b *branch) api() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", newAPI(b.bank, b.logger))
+	mux.Handle("/", b.metrics.serve(newAPI(b.bank, b.logger)))
 	mux.Handle("GET /live", b.health)
 	mux.Handle("GET /ready", b.health)
 	mux.HandleFunc("GET /branch", b.describe)

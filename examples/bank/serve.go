@@ -38,11 +38,17 @@ func (c *serveCmd) Run(app *app) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	defer listener.Close() //nolint:errcheck // the server closes it first
-	var meter console.Meter
-	b, done, err := app.open(nil, meter.Observer())
+	m, err := newMetrics()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	var meter console.Meter
+	b, done, err := app.open(nil, meter.Observer(), m.Observer())
+	if err != nil {
+		return err
+	}
+	defer m.Watch(b.runtime)()
 	defer func() { err = errors.Join(err, done()) }()
 	agent, err := b.agent(&meter, nil, app.logger)
 	if err != nil {
@@ -56,7 +62,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 		return err
 	}
 	greet(app.stdout, "http://"+listener.Addr().String())
-	if err := serve(app.ctx, listener, page.handler(newAPI(b, app.logger)), c.Host...); err != nil {
+	if err := serve(app.ctx, listener, page.handler(m.serve(newAPI(b, app.logger))), c.Host...); err != nil {
 		return err
 	}
 	printf(app.stdout, "stopped\n")

@@ -108,6 +108,27 @@ func TestServeOnNodes(t *testing.T) {
 		must(http.MethodGet, urls[(i+2)%3]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
 
+	var exported strings.Builder
+	for i, name := range branchNames(3) { // each branch exports its own metrics
+		status, got, err := call.do(t.Context(), http.MethodGet, urls[i]+"/metrics", "")
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("the metrics of %s: %d %s, %v", name, status, got, err)
+		}
+		exported.WriteString(got)
+		for _, want := range []string{"refold_cluster_member_count", "refold_sharding_shard_hosted", "refold_ddata_key_count"} {
+			if !strings.Contains(got, "\n"+want+"{") {
+				t.Errorf("the metrics of %s do not contain %s: %s", name, want, got)
+			}
+		}
+		if n := strings.Count(got, `refold_node_name="`); n != strings.Count(got, `refold_node_name="`+name+`"`) {
+			t.Errorf("the metrics of %s contain those of another branch: %s", name, got)
+		}
+	}
+	for _, want := range []string{"refold_command_duration_seconds_count", "refold_ddata_request_duration_seconds_count"} {
+		if !strings.Contains(exported.String(), "\n"+want+"{") {
+			t.Errorf("no branch exports %s", want)
+		}
+	}
 	for path, want := range map[string]string{
 		"entities": "account%7C" + id(0), "entities/account%7C" + id(0): `<div id="state">`, "": "commands per second", "tail": "No event since", "journal": ">account<",
 	} {

@@ -35,6 +35,7 @@ var homes = map[string][]string{
 	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
 	"github.com/nats-io/nats-server": {"plugins/nats/embedded", "internal/test", "examples", "cmd"},
 	"github.com/nats-io/nats.go":     {"plugins/nats", "internal/test", "examples", "cmd"},
+	"github.com/prometheus":          {"examples/bank"},
 	"github.com/syndtr/goleveldb":    {"plugins/leveldb", "cmd"},
 	"github.com/vmihailenco/msgpack": {"codec", "delivery", "cmd", "internal/inspect"},
 	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
