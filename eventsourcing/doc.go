@@ -79,4 +79,9 @@
 // Replies and events must not share memory with the state. Handlers must not block; Effect.Go runs
 // slow work. A callback of Then runs at most once. It does not run if the process ends first. Work
 // that must not be lost needs an event and package delivery.
+//
+// Short names for Context and Decision must have no type parameters if another package imports the
+// entity: "type Context = eventsourcing.Context[Account, Event, int]". The Go compiler deadlocks when
+// it imports a struct whose methods use a generic alias of a type with this struct, see
+// https://go.dev/issue/79711. A program in one package may use "type Context[R any] = ...".
 package eventsourcing

@@ -27,9 +27,11 @@ type Snapshots[S, E any] struct {
 	// It is called after the event was applied.
 	When func(state *S, event E, seqNr uint64) bool
 	// Keep is the number of snapshots that are kept. A save at the sequence number N deletes the
-	// snapshots up to N - Keep*Every. Keep requires Every. 0 keeps all snapshots.
+	// snapshots up to N - Keep*Every. Keep requires Every. 0 keeps all snapshots. With DeleteEvents,
+	// the snapshot at N - Keep*Every is kept as well, because it replaces the deleted events.
 	Keep int
-	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It requires Keep.
+	// DeleteEvents also deletes the events up to N - Keep*Every, which the oldest kept snapshot covers.
+	// It requires Keep.
 	DeleteEvents bool
 	// Optional makes a recovery replay all events when the snapshot store fails. It cannot be
 	// combined with DeleteEvents.

@@ -26,7 +26,7 @@ func TestPublicAPI(t *testing.T) {
 	const path = "testdata/api.txt"
 	var lines []string
 	for _, p := range packages(t) {
-		if p.Name == "main" || isSuite(p.path()) || within(p.path(), "internal") || within(p.path(), "examples") || within(p.path(), "cmd") || within(p.path(), "tools") {
+		if p.Name == "main" || isSuite(p.path()) || within(p.path(), "internal") || isExample(p.path()) || within(p.path(), "cmd") || within(p.path(), "tools") {
 			continue
 		}
 		for _, name := range p.GoFiles {

@@ -32,7 +32,7 @@ var testOnly = []string{
 // any module.
 var homes = map[string][]string{
 	"github.com/alecthomas/kong":     {"cmd", "examples"},
-	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
+	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "docs", "cmd"},
 	"github.com/nats-io/nats-server": {"plugins/nats/embedded", "internal/test", "examples", "cmd"},
 	"github.com/nats-io/nats.go":     {"plugins/nats", "internal/test", "examples", "cmd"},
 	"github.com/prometheus":          {"examples/bank"},

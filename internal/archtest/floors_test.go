@@ -97,7 +97,7 @@ func TestLibrariesImportNoPlugin(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		path := p.path()
-		if within(path, "examples") || within(path, "cmd") || within(path, "internal/sim") || isSuite(path) {
+		if isExample(path) || within(path, "cmd") || within(path, "internal/sim") || isSuite(path) {
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -105,7 +105,7 @@ func TestLibrariesImportNoPlugin(t *testing.T) {
 			if !own(imported) || within(path, pluginOf(to)) && within(to, pluginOf(to)) && within(to, "plugins") {
 				continue
 			}
-			if within(to, "plugins") || within(to, "examples") || within(to, "cmd") {
+			if within(to, "plugins") || isExample(to) || within(to, "cmd") {
 				t.Errorf("%s imports %s: only examples, commands and tests may import it", path, to)
 			}
 		}
@@ -133,7 +133,7 @@ func TestPluginsImportTheirSPIOnly(t *testing.T) {
 func TestExamplesImportPublicPackages(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		if !within(p.path(), "examples") {
+		if !isExample(p.path()) {
 			continue
 		}
 		for _, imported := range p.Imports {

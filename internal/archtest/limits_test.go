@@ -25,7 +25,7 @@ func TestPublicSurfaceIsSmall(t *testing.T) {
 	public, names := 0, 0
 	for _, p := range packages(t) {
 		path := p.path()
-		if p.Name == "main" || isSuite(path) || len(p.GoFiles) == 0 || within(path, "internal") || within(path, "examples") || within(path, "cmd") || within(path, "tools") {
+		if p.Name == "main" || isSuite(path) || len(p.GoFiles) == 0 || within(path, "internal") || isExample(path) || within(path, "cmd") || within(path, "tools") {
 			continue
 		}
 		public++

@@ -52,6 +52,10 @@ func isSuite(path string) bool {
 	return strings.HasSuffix(path, "test") || strings.HasPrefix(path, "internal/test")
 }
 
+// isExample reports whether a package is an example: a program to copy from, or code of the
+// documentation.
+func isExample(path string) bool { return within(path, "examples") || within(path, "docs") }
+
 // within reports whether a path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
