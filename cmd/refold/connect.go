@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/transport"
@@ -51,6 +52,7 @@ type nodes struct {
 	members *cluster.Admin
 	data    *ddata.Admin
 	shards  *sharding.Admin
+	inspect *inspect.Client
 }
 
 func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
@@ -73,7 +75,7 @@ func (f *clusterFlags) access() nats.Access {
 }
 
 func newNodes(asker transport.AdminClient) *nodes {
-	return &nodes{cluster.NewAdmin(asker), ddata.NewAdmin(asker), sharding.NewAdmin(asker)}
+	return &nodes{cluster.NewAdmin(asker), ddata.NewAdmin(asker), sharding.NewAdmin(asker), inspect.NewClient(asker)}
 }
 
 // hint adds the names of the credential flags to an authentication error.
@@ -104,6 +106,11 @@ func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves
 	if err != nil {
 		return nil, nil, err
 	}
+	names, leaves = presentIn(s)
+	return names, leaves, nil
+}
+
+func presentIn(s *cluster.Summary) (names []string, leaves map[string]bool) {
 	leaves = map[string]bool{}
 	for i := range s.Members {
 		m := &s.Members[i]
@@ -114,5 +121,5 @@ func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves
 		names = append(names, name)
 		leaves[name] = m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()
 	}
-	return names, leaves, nil
+	return names, leaves
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
@@ -24,7 +25,7 @@ import (
 type consoleCommand struct {
 	clusterFlags
 
-	Journal      string   `help:"Show a journal instead of a cluster. LevelDB: only while no other process has it open." placeholder:"ADDRESS"`
+	Journal      string   `help:"Show a journal instead of a cluster. LevelDB: only while no other process has it open. Without --cluster, it defaults to REFOLD_JOURNAL." placeholder:"ADDRESS"`
 	Listen       string   `help:"Address to listen on, HOST:PORT. Another address than that of the machine itself needs --tls-cert, --tls-key and --passwords." default:"127.0.0.1:8090"`
 	Host         []string `help:"Host names under which browsers may reach the console, in addition to those of the machine itself." placeholder:"NAME"`
 	Passwords    string   `help:"File with users: see htpasswd -B. A user may act if the line ends with :act. Without the flag, the command prints an address with a one-time token." type:"path" placeholder:"FILE"`
@@ -108,7 +109,11 @@ func (c *consoleCommand) Run(ctx context.Context, env *operator.Env) (err error)
 
 // admin returns the client of the nodes, or of an agent for a journal.
 func (c *consoleCommand) admin(ctx context.Context, env *operator.Env) (transport.AdminClient, error) {
-	if c.Journal == "" {
+	journal := c.Journal
+	if journal == "" && c.Cluster == "" {
+		journal = os.Getenv("REFOLD_JOURNAL")
+	}
+	if journal == "" {
 		if err := c.named(); err != nil {
 			return nil, fmt.Errorf("%w; or use --journal", err)
 		}
@@ -118,7 +123,7 @@ func (c *consoleCommand) admin(ctx context.Context, env *operator.Env) (transpor
 		}
 		return op, nil
 	}
-	source, err := env.Open(ctx, c.Journal)
+	source, err := env.Open(ctx, journal)
 	if err != nil {
 		return nil, err
 	}

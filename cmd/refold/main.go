@@ -20,8 +20,11 @@ func program() operator.Program {
 		{Name: "ddata", Help: "Inspect and compare the replicated data of nodes.", Grammar: &ddataCommand{}},
 		{Name: "groups", Help: "Print the nodes of the instances of groups and of workers.", Grammar: &groupsCommand{}},
 		{Name: "new", Help: "Make a module with an entity, its tests and an HTTP service.", Grammar: &newCommand{}},
+		{Name: "projections", Help: "Inspect, pause and rebuild the projections of a cluster.", Grammar: &projectionsCommand{}},
+		{Name: "top", Help: "Show the load of the nodes of a cluster.", Grammar: &topCommand{}},
 		{Name: "shards", Help: "Inspect and move shards and their entities.", Grammar: &shardsCommand{}},
 		{Name: "remove-sharding-data", Help: "Remove the data of sharding from a journal, while no node runs.", Grammar: &removeCommand{}},
+		{Name: "completion", Help: "Print a script that completes commands and flags in a shell.", Grammar: &completionCommand{}},
 		{Name: "demo", Help: "Run a demonstration on this machine.", Grammar: &demoCommand{}},
 	}}
 }

@@ -23,7 +23,7 @@ type removeCommand struct {
 	clusterFlags
 
 	Types   []string `arg:"" optional:"" name:"type" help:"The entity types. Without any, the command lists the data of all types."`
-	Journal string   `help:"The journal: leveldb:DIR, or postgres://USER@HOST/DATABASE." placeholder:"ADDRESS"`
+	Journal string   `help:"The journal: leveldb:DIR, or postgres://USER@HOST/DATABASE." env:"REFOLD_JOURNAL" placeholder:"ADDRESS"`
 	Yes     bool     `help:"Remove the data. Without it, the command only lists the data."`
 	Stopped bool     `name:"nodes-are-stopped" help:"Confirm that no node runs, if the nodes cannot be queried."`
 	JSON    bool     `name:"json" help:"Print one JSON object per line."`

@@ -40,6 +40,7 @@ var homes = map[string][]string{
 	"github.com/vmihailenco/msgpack": {"codec", "delivery", "cmd", "internal/inspect"},
 	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
 	"golang.org/x/crypto":            {"console", "cmd"},
+	"golang.org/x/term":              {"cmd", "examples/bank", "internal/sim/run"},
 }
 
 func TestDependenciesOfUsers(t *testing.T) {

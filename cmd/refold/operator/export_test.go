@@ -5,7 +5,9 @@ package operator
 
 import (
 	"context"
+	"io"
 	"iter"
+	"runtime/debug"
 
 	"github.com/refold-io/refold/internal/inspect"
 	"github.com/refold-io/refold/internal/jsontext"
@@ -45,3 +47,9 @@ func Merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] { return mer
 
 // NewEnv returns the environment of a program with databases.
 func NewEnv(databases ...Database) *Env { return &Env{databases: databases} }
+
+// VersionText is versionText.
+func VersionText(name string, info *debug.BuildInfo) string { return versionText(name, info) }
+
+// IsTerminal is isTerminal.
+func IsTerminal(w io.Writer) bool { return isTerminal(w) }

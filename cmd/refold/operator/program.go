@@ -12,12 +12,15 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/eventsourcing"
@@ -40,6 +43,9 @@ const (
 // DefaultJournal is the default of --journal: the directory of the bank example.
 const DefaultJournal = "leveldb:./bank-data"
 
+// journalEnv names the environment variable that replaces DefaultJournal.
+const journalEnv = "REFOLD_JOURNAL"
+
 // Program is a command line with subcommands. Run a Program only once.
 type Program struct {
 	// Name is the name of the program in help texts and messages. Defaults to "refold".
@@ -50,7 +56,8 @@ type Program struct {
 	Entities []Linked
 	// Commands are additional subcommands. Defaults to none.
 	Commands []Command
-	// Journal is the default of --journal. Defaults to DefaultJournal.
+	// Journal is the default of --journal. Defaults to the environment variable REFOLD_JOURNAL, or
+	// DefaultJournal without it.
 	Journal string
 	// Databases open journals that are not directories of LevelDB, such as pgjournal.Database().
 	// Defaults to none.
@@ -60,6 +67,8 @@ type Program struct {
 	Open, OpenTarget func(ctx context.Context, address string) (*Source, error)
 	// Stdout and Stderr receive the output. Default to those of the process.
 	Stdout, Stderr io.Writer
+
+	shown string // the default of --journal in help texts
 }
 
 // Command is a subcommand of a Program.
@@ -152,7 +161,10 @@ func (p Program) Main() int {
 func (p Program) withDefaults() Program {
 	p.Name = cmp.Or(p.Name, "refold")
 	p.About = cmp.Or(p.About, "Inspect the journals of Refold.")
-	p.Journal = cmp.Or(p.Journal, DefaultJournal)
+	p.shown = Redact(p.Journal)
+	if p.Journal == "" {
+		p.Journal, p.shown = cmp.Or(os.Getenv(journalEnv), DefaultJournal), journalEnv+", or "+DefaultJournal+" without it"
+	}
 	if p.Stdout == nil {
 		p.Stdout = os.Stdout
 	}
@@ -169,6 +181,8 @@ type commands struct {
 	Rebuild   rebuildCommand   `cmd:"" help:"Replay all events of an entity and compare the result with its state."`
 	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities."`
 	Copy      copyCommand      `cmd:"" help:"Copy a journal to another one, of any kind."`
+
+	Version kong.VersionFlag `help:"Print the version, the commit and the release of Go."`
 }
 
 const exitStatus = `Exit status: 0 if no problem was found; 1 if problems were found or a goal was missed; 2 if the command failed.`
@@ -193,7 +207,7 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	}
 	options := []kong.Option{
 		kong.Name(p.Name), kong.Description(p.About + "\n\n" + exitStatus),
-		kong.Vars{"journal": p.Journal, "shown": Redact(p.Journal)},
+		kong.Vars{"journal": p.Journal, "shown": p.shown, "version": versionOf(p.Name)},
 		kong.Writers(out, p.Stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(env),
@@ -253,9 +267,34 @@ func (e *Env) status() *console.Status {
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func versionOf(name string) string {
+	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return false
+		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return versionText(name, info)
+}
+
+// versionText describes a program: its version, that of Refold, the commit and the release of Go.
+func versionText(name string, info *debug.BuildInfo) string {
+	const unknown = "(unknown version)"
+	version := inspect.RefoldVersion(info)
+	lines := []string{name + " " + cmp.Or(info.Main.Version, unknown)}
+	if info.Main.Path != inspect.RefoldPath {
+		lines = append(lines, "refold "+cmp.Or(version, unknown))
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		if settings["vcs.modified"] == "true" {
+			commit += " with changes"
+		}
+		lines = append(lines, "commit "+commit+", "+settings["vcs.time"])
+	}
+	return strings.Join(append(lines, info.GoVersion+" "+settings["GOOS"]+"/"+settings["GOARCH"]), "\n")
 }

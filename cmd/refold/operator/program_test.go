@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -288,5 +290,57 @@ func TestRun(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "Exit status: 0") {
 		t.Errorf("the help lacks the text \"Exit status: 0\":\n%s", out.String())
+	}
+}
+
+// The variable REFOLD_JOURNAL replaces DefaultJournal, but neither the default of a program nor the flag.
+func TestJournalFromVariable(t *testing.T) {
+	f := bank(t)
+	f.close()
+	t.Setenv("REFOLD_JOURNAL", "leveldb:"+f.dir)
+	if o := start(t, operator.Program{}, "events"); o.status != operator.ExitOK || !strings.Contains(o.stdout, "account|1") {
+		t.Errorf("events: status %d, %s%s; want the entities of the journal in the variable", o.status, o.stdout, o.err)
+	}
+	start(t, operator.Program{Journal: "leveldb:none-1"}, "events").want(t, operator.ExitFailed, "none-1")
+	start(t, operator.Program{}, "events", "--journal", "leveldb:none-2").want(t, operator.ExitFailed, "none-2")
+	start(t, operator.Program{}, "migrate").want(t, operator.ExitFailed, "it is not on PostgreSQL")
+	if o := start(t, operator.Program{}, "events", "--help"); !strings.Contains(strings.Join(strings.Fields(o.stdout), " "), "Defaults to REFOLD_JOURNAL, or leveldb:./bank-data without it.") {
+		t.Errorf("events --help does not name the variable:\n%s", o.stdout)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	o := start(t, operator.Program{Name: "bank"}, "--version")
+	if o.status != operator.ExitOK || !strings.HasPrefix(o.stdout, "bank ") || !strings.HasSuffix(o.stdout, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+"\n") {
+		t.Errorf("--version: status %d, %q", o.status, o.stdout)
+	}
+	settings := []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: "arm64"}}
+	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "c0ffee"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"}}
+	refold := debug.Module{Path: "github.com/refold-io/refold", Version: "v0.3.0"}
+	for _, c := range []struct {
+		info debug.BuildInfo
+		want string
+	}{
+		{debug.BuildInfo{GoVersion: "go1.26.0", Main: refold, Settings: settings}, "bank v0.3.0\ngo1.26.0 linux/arm64"},
+		{debug.BuildInfo{GoVersion: "go1.26.0", Main: refold, Settings: append(commit, settings...)}, "bank v0.3.0\ncommit c0ffee with changes, 2026-01-02T03:04:05Z\ngo1.26.0 linux/arm64"},
+		{debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Path: "example.com/bank"}, Deps: []*debug.Module{&refold}, Settings: settings}, "bank (unknown version)\nrefold v0.3.0\ngo1.26.0 linux/arm64"},
+	} {
+		if got := operator.VersionText("bank", &c.info); got != c.want {
+			t.Errorf("the version is %q, want %q", got, c.want)
+		}
+	}
+}
+
+// A device that is no terminal, such as /dev/null, shows no progress.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close() //nolint:errcheck // nothing is written
+	if operator.IsTerminal(null) || operator.IsTerminal(new(bytes.Buffer)) {
+		t.Error("the null device or a buffer counts as a terminal")
 	}
 }

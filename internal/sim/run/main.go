@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/sim"
 )
@@ -100,10 +102,7 @@ func many(ctx context.Context, first, n uint64, nodes, parallel int) bool {
 	return len(failed) == 0 && len(missing) == 0 && size.Enough() && ctx.Err() == nil
 }
 
-func isTerminal() bool {
-	info, err := os.Stderr.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+func isTerminal() bool { return term.IsTerminal(int(os.Stderr.Fd())) }
 
 const (
 	loss       = 0.001

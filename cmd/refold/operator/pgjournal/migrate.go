@@ -16,7 +16,7 @@ import (
 )
 
 type migrateCommand struct {
-	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables." default:"postgres:" placeholder:"ADDRESS"`
+	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables." default:"postgres:" env:"REFOLD_JOURNAL" placeholder:"ADDRESS"`
 	Check   bool   `help:"Change nothing: list the missing steps, and exit with status 1 if there are any."`
 	Print   bool   `help:"Print the SQL of all steps, for psql, and connect to nothing."`
 	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
