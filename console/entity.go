@@ -313,6 +313,7 @@ func (c *Console) showMoment(w http.ResponseWriter, r *http.Request) {
 
 // liveData compares the state in memory with the replayed state.
 type liveData struct {
+	ID      string
 	Live    *inspect.Live
 	Problem string
 	Node    string
@@ -326,12 +327,12 @@ func (c *Console) showLive(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
-	d := liveData{Node: r.FormValue("node")}
+	d := liveData{ID: r.PathValue("id"), Node: r.FormValue("node")}
 	var err error
-	if d.Live, err = c.inspect.Live(ctx, d.Node, r.PathValue("id")); err != nil {
+	if d.Live, err = c.inspect.Live(ctx, d.Node, d.ID); err != nil {
 		d.Problem = reason(err)
 	}
-	v := c.newView(r, u, "Memory and events: "+r.PathValue("id"))
+	v := c.newView(r, u, "Memory and events: "+d.ID)
 	v.Data = d
 	part := "main"
 	if r.Header.Get("Hx-Request") == "" {
