@@ -153,8 +153,10 @@ func (b *browser) click(selector string) {
 	b.run(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
-// settled is true when htmx has prepared all elements that it has swapped.
-const settled = `!document.querySelector(".htmx-swapping, .htmx-settling")`
+// settled is true when htmx has prepared all elements that it has swapped. If two swaps of a part
+// follow each other closely, the end of the first one removes the class htmx-settling of both, and
+// only the class htmx-added marks the new elements.
+const settled = `!document.querySelector(".htmx-swapping, .htmx-settling, .htmx-added")`
 
 // press clicks an element as soon as it exists and htmx has prepared it, in one step, because a
 // stream may replace the element at any time.
@@ -199,7 +201,9 @@ func (b *browser) wait(expression string) {
 			return
 		}
 		if ctx.Err() != nil || !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "navigated") {
-			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
+			soon, stop := context.WithTimeout(b.ctx, 10*time.Second)
+			defer stop()
+			text, _ := chromedp.Run(soon, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
 			b.tb.Fatalf("wait for %s: %v; the page shows %.2000s", expression, err, text)
 		}
 	}
@@ -270,13 +274,16 @@ func (b *browser) shows(text string) {
 	b.wait(fmt.Sprintf(`document.querySelector("main")?.textContent.includes(%q)`, text))
 }
 
-// images are the pages of which the tests take an image in each colour scheme.
+// images are the pages of which the documentation has an image in each colour scheme.
 var images = []string{
 	"overview", "entities", "entity", "live", "projections", "shards", "confirm", "drained", "nodes", "tail", "data", "journal", "login", "bank", "bank-crash",
 }
 
-// largestImage bounds the size of an image of a page, in bytes.
-const largestImage = 150_000
+// The limits of the images in the repository, in bytes.
+const (
+	largestImage = 150_000
+	largestTotal = 2_000_000
+)
 
 func imageFile(name, scheme string) string { return name + "-" + scheme + ".webp" }
 
@@ -296,6 +303,35 @@ func (b *browser) picture(name, scheme string) {
 	}
 	if err := os.WriteFile(filepath.Join(dir, imageFile(name, scheme)), shot.Data, 0o644); err != nil {
 		b.tb.Error(err)
+	}
+}
+
+// The documentation shows each page in each colour scheme. The images are small.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "console.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	for _, name := range images {
+		for _, scheme := range schemes {
+			file := imageFile(name, scheme)
+			info, err := os.Stat(filepath.Join(root, "docs", "images", "console", file))
+			if err != nil {
+				t.Errorf("%v: make screenshots takes the image", err)
+				continue
+			}
+			if total += info.Size(); info.Size() > largestImage {
+				t.Errorf("%s has %d bytes, want at most %d", file, info.Size(), largestImage)
+			}
+			if !strings.Contains(string(text), "(images/console/"+file+")") {
+				t.Errorf("docs/console.md has no link to %s", file)
+			}
+		}
+	}
+	if total > largestTotal {
+		t.Errorf("the images have %d bytes, want at most %d", total, largestTotal)
 	}
 }
 
