@@ -79,7 +79,7 @@ endif
 # runs vet. Without debug information, the tests compile a fifth faster and the 77 test programs link a third faster.
 # The compiler's flag is in GOFLAGS, because all go commands must use it to share compiled packages.
 TESTFLAGS := -vet=off -ldflags=-w -shuffle=on
-check test quick browser: export GOFLAGS := $(GOFLAGS) -gcflags=github.com/refold-io/refold/...=-dwarf=false
+check test quick browser screenshots: export GOFLAGS := $(GOFLAGS) -gcflags=github.com/refold-io/refold/...=-dwarf=false
 PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 # The tests of the pages in a browser. They have a module of their own, whose tests build and start the bank. With the
 # race detector, make test has compiled most of it before.
@@ -137,9 +137,12 @@ bench: need-go need-postgres ## run the benchmarks (PKG, BENCH, BENCHTIME)
 fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
-.PHONY: browser
+.PHONY: browser screenshots
 browser: need-go need-cc need-chromium ## use the console and the page of the bank in a headless Chromium (IMAGES=folder for images of the pages)
 	$(BROWSERTEST) -v .
+screenshots: override IMAGES := docs/images/console
+screenshots: need-go need-cc need-chromium ## take the images of the pages in docs/images/console
+	$(BROWSERTEST) -run='TestBank|TestPages|TestProjection' .
 
 .PHONY: soak
 soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; one to two hours (PKG, SOAK=test names)
