@@ -260,20 +260,14 @@ func (c *Console) loadMoment(ctx context.Context, r *http.Request, id string, hi
 		q.From = m.Compare
 		m.Title = fmt.Sprintf("From event %d to event %d", m.Compare, m.At)
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		var failed error
-		if m.State, failed = c.inspect.State(ctx, "", inspect.StateQuery{ID: id, At: m.At}); failed != nil {
-			m.Problem = reason(failed)
-		}
-	})
-	var differs error
-	if m.At > 0 {
-		m.Difference, differs = c.inspect.Difference(ctx, "", q)
+	// One after the other: the node keeps checkpoints of the first replay, which serve the second one.
+	if m.State, err = c.inspect.State(ctx, "", inspect.StateQuery{ID: id, At: m.At}); err != nil {
+		m.Problem = reason(err)
 	}
-	all.Wait()
-	if differs != nil {
-		m.DifferenceProblem = reason(differs)
+	if m.At > 0 {
+		if m.Difference, err = c.inspect.Difference(ctx, "", q); err != nil {
+			m.DifferenceProblem = reason(err)
+		}
 	}
 	if highest == 0 && m.State != nil {
 		m.Highest = m.State.Highest

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/projection"
 	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
@@ -311,6 +313,86 @@ func TestPagesNameTheirNode(t *testing.T) {
 	contains(t, "live", text(page), "The entity is not in memory on b")
 	page, _ = web.page("/journal")
 	contains(t, "verification", text(between(page, `id="verify"`, "</section>")), "Node a")
+}
+
+// BenchmarkLongHistory opens the page of an entity with 100,000 events and no snapshot in a new console, as
+// after a restart, and then moves its slider to random numbers. It reports the longest time until a page
+// was complete, and the 95th percentile of the slider.
+func BenchmarkLongHistory(b *testing.B) {
+	const n = 100_000
+	for name, reopen := range map[string]func(dir string) (store.DB, error){
+		"inmem":   func(string) (store.DB, error) { return inmem.Open() },
+		"leveldb": func(dir string) (store.DB, error) { return leveldb.Open(dir, leveldb.Config{}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			db, err := reopen(dir)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			deposits(b, db.Journal(), "account|1", n)
+			if name == "leveldb" { // read from the files
+				if err = db.Close(); err == nil {
+					db, err = reopen(dir)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			var opened, moved []time.Duration
+			for i := uint64(0); b.Loop(); {
+				agent, err := console.NewAgent(console.AgentConfig{Store: db, Types: []console.Type{console.TypeOf(accountType())}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				web := newBrowser(b, open(b, console.Options{Admin: agent, Authorize: anyone}))
+				began := time.Now()
+				page, status := web.page("/entities/account%7C1")
+				opened = append(opened, time.Since(began))
+				if rows := strings.Count(page, `<details class="event"`); status != http.StatusOK || rows != 50 || !strings.Contains(page, `<div id="state">`) {
+					b.Fatalf("the page has the status %d and %d events: %s", status, rows, page)
+				}
+				for range 20 {
+					i++
+					at := i*2_654_435_761%n + 1
+					began = time.Now()
+					part, status := web.page(fmt.Sprintf("/entities/account%%7C1/state?at=%d&highest=%d", at, n), header("Hx-Request", "true"))
+					moved = append(moved, time.Since(began))
+					if status != http.StatusOK || !strings.Contains(part, `<div id="state">`) {
+						b.Fatalf("the slider at %d has the status %d: %s", at, status, part)
+					}
+				}
+				if err = agent.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			slices.Sort(moved)
+			milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+			b.ReportMetric(milliseconds(slices.Max(opened)), "open-max-ms")
+			b.ReportMetric(milliseconds(moved[len(moved)*95/100]), "slider-p95-ms")
+		})
+	}
+}
+
+// deposits stores n events without the entity.
+func deposits(b *testing.B, j journal.Journal, id string, n int) {
+	b.Helper()
+	events := accountType().Events
+	batch := make([]journal.Event, 0, 1000)
+	for i := 1; i <= n; i++ {
+		manifest, payload, err := events.Encode(deposited{Amount: i, Memo: "rent", Where: map[string]string{"branch": "Taipei"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		batch = append(batch, journal.Event{SequenceNr: uint64(i), Time: time.Unix(int64(i), 0).UTC(), Manifest: manifest, Payload: payload})
+		if len(batch) == cap(batch) || i == n {
+			if err = errors.Join(j.Append(b.Context(), []journal.Write{{ID: id, Writer: "w", Expect: uint64(i - len(batch)), Events: batch}})...); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
 }
 
 // The agent replaces fields before they leave the process.

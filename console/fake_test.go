@@ -86,6 +86,16 @@ func (n *nodes) count(key string) int {
 	return n.asked[key]
 }
 
+// total is the number of all requests.
+func (n *nodes) total() (requests int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, times := range n.asked {
+		requests += times
+	}
+	return requests
+}
+
 // log collects log lines.
 type log struct {
 	mu   sync.Mutex

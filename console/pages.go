@@ -50,7 +50,7 @@ func pageTable(c *Console) map[string]*page {
 		{name: "nodes", title: "Nodes", pattern: "/nodes", key: "n", live: true, needs: needGroups, load: c.loadNodes},
 		{name: "tail", title: "Tail", pattern: "/tail", key: "t", live: true, needs: needTail, load: c.loadTail},
 		{name: "data", title: "Replicated data", pattern: "/data", key: "d", load: c.loadData},
-		{name: "journal", title: "Journal", pattern: "/journal", key: "j", live: true, needs: needVerify, load: c.loadJournal},
+		{name: "journal", title: "Journal", pattern: "/journal", key: "j", live: true, needs: needJournal, load: c.loadJournal},
 	} {
 		p.order = i
 		all[p.name] = p
@@ -370,8 +370,6 @@ type tailState struct {
 	page  uint64         // the number of the last page
 	rows  []inspect.EventView
 	seen  map[string]bool // the events of the last rows, because a resumed stream reads some twice
-
-	catalog *inspect.Catalog // of the page about the journal
 }
 
 type tailData struct {
@@ -588,30 +586,20 @@ type typeCount struct {
 	inspect.TypeCount
 }
 
-func (c *Console) loadJournal(ctx context.Context, _ *http.Request, v *view) error {
-	d := &journalData{}
+func (c *Console) loadJournal(_ context.Context, _ *http.Request, v *view) error {
+	p := v.Picture
+	d := &journalData{Catalog: p.Catalog}
 	v.Data = d
-	if all := v.Picture.answering(); len(all) > 0 {
+	if all := p.answering(); len(all) > 0 {
 		d.Node = all[0].Name
 	}
-	if v.stream == nil || v.stream.catalog == nil {
-		limited, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-		var err error
-		if d.Catalog, err = c.inspect.Types(limited, ""); err != nil {
-			return err
-		}
-		if v.stream != nil {
-			v.stream.catalog = d.Catalog
-		}
-	} else {
-		d.Catalog = v.stream.catalog
-	}
-	v.Picture.countResident(d.Catalog.Types)
-	if job := v.Picture.Verify; job != nil {
+	if job := p.Verify; job != nil {
 		for _, name := range slices.Sorted(maps.Keys(job.ByType)) {
 			d.Counts = append(d.Counts, typeCount{name, job.ByType[name]})
 		}
+	}
+	if p.CatalogProblem != "" {
+		return errors.New(p.CatalogProblem)
 	}
 	return nil
 }

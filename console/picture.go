@@ -25,10 +25,10 @@ import (
 type needs uint8
 
 const (
-	needShards needs = 1 << iota // the entities of each shard
-	needGroups                   // singletons, groups and workers
-	needTail                     // new events
-	needVerify                   // the verification of the journal
+	needShards  needs = 1 << iota // the entities of each shard
+	needGroups                    // singletons, groups and workers
+	needTail                      // new events
+	needJournal                   // the journal and its verification
 )
 
 // askTimeout limits each request to a node.
@@ -62,9 +62,12 @@ type picture struct {
 	TailProblem string
 	tailNext    journal.Offset
 	tailCount   uint64
-	// Verify is the verification of the journal.
-	Verify        *inspect.Verification
-	VerifyProblem string
+	// Catalog describes the journal, nil if it is unknown because of CatalogProblem. Verify is the
+	// verification of the journal.
+	Catalog        *inspect.Catalog
+	CatalogProblem string
+	Verify         *inspect.Verification
+	VerifyProblem  string
 
 	Problems []problem
 	History  []sample
@@ -257,14 +260,17 @@ func (c *Console) look(ctx context.Context, n needs) *picture {
 		}
 	})
 	all.Go(func() { c.lookAtProcesses(ctx, p) })
-	if n&needVerify != 0 {
-		all.Go(func() { c.lookAtVerification(ctx, p) })
+	if n&needJournal != 0 {
+		all.Go(func() { c.lookAtJournal(ctx, p) })
 	}
 	if n&needGroups != 0 {
 		all.Go(func() { c.lookAtGroups(ctx, p) })
 		all.Go(func() { c.lookAtSingletons(ctx, p) })
 	}
 	all.Wait()
+	if p.Catalog != nil {
+		p.countResident(p.Catalog.Types)
+	}
 	p.joinProjections()
 	p.findProblems()
 	return p
@@ -314,16 +320,6 @@ func (p *picture) answering() (all []*node) {
 	return all
 }
 
-// Agent is the name of the node that answers requests about the journal, empty for any.
-func (p *picture) Agent() string {
-	for _, m := range p.Nodes {
-		if m.Runtime != nil {
-			return m.Name
-		}
-	}
-	return ""
-}
-
 // lookAtProcesses adds the runtimes and the projections of the nodes.
 func (c *Console) lookAtProcesses(ctx context.Context, p *picture) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -347,17 +343,25 @@ func (c *Console) lookAtProcesses(ctx context.Context, p *picture) {
 	all.Wait()
 }
 
-func (c *Console) lookAtVerification(ctx context.Context, p *picture) {
+func (c *Console) lookAtJournal(ctx context.Context, p *picture) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	node := ""
 	if all := p.answering(); len(all) > 0 {
 		node = all[0].Name
 	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		var err error
+		if p.Catalog, err = c.inspect.Types(ctx, ""); err != nil {
+			p.CatalogProblem = err.Error()
+		}
+	})
 	var err error
 	if p.Verify, err = c.inspect.Verification(ctx, node); err != nil {
 		p.VerifyProblem = err.Error()
 	}
+	all.Wait()
 }
 
 // lookAtSingletons adds the singletons of the nodes that answer.
