@@ -40,7 +40,7 @@ import (
 
 // The functions are uses of the API and never called.
 var (
-	_ = []any{openPostgres, readEvents, operators, prices, replicate, durableKeys, idle}
+	_ = []any{openPostgres, readEvents, operators, readers, prices, replicate, durableKeys, idle}
 	_ = []any{bankNode, askRates, serveConsole[int, int], observed[int, int], hosted[int, int]}
 )
 
@@ -123,6 +123,11 @@ func operators() error {
 	}
 	fmt.Println(read.And(act))
 	return nil
+}
+
+// readers lets a console show everything and change nothing.
+func readers() (nats.Permissions, error) {
+	return nats.OperatorPermissions("bank", "console", transport.AdminRead, "cluster", "sharding", "ddata", "inspect", "projection", "runtime")
 }
 
 // onlyAdmins is a cluster.Config.Authorize: the named operators may act, and all may read.
