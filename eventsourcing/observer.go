@@ -6,6 +6,7 @@ package eventsourcing
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
@@ -143,7 +144,7 @@ type observed struct {
 	by    *Runtime
 	base  context.Context //nolint:containedctx // the context of the command before Begin
 	info  CommandInfo
-	ended bool
+	ended atomic.Bool
 }
 
 // isHidden reports whether a message is internal: observers do not receive it.
@@ -164,7 +165,7 @@ func (r *Runtime) begin(pid string, env *engine.Envelope) {
 		env.Caller = &origin{ctx: context.Background()}
 	}
 	s, ok := env.Caller.(sender)
-	if !ok || s.from().observed != nil {
+	if !ok || s.from().observed.Load() != nil {
 		return
 	}
 	from := s.from()
@@ -178,7 +179,12 @@ func (r *Runtime) begin(pid string, env *engine.Envelope) {
 			}
 		})
 	}
-	from.ctx, from.observed = o.info.Context, o
+	from.ctx = o.info.Context
+	from.observed.Store(o)
+	// A region may hold a command until the sender has given up. Then the sender found no observation.
+	if c, ok := env.Caller.(*call); ok && c.state.Load() == callGone {
+		o.end(notHandled(o.base))
+	}
 }
 
 // observing returns the observation of a message, nil for none.
@@ -187,7 +193,7 @@ func observing(env *engine.Envelope) *observed {
 	if !ok {
 		return nil
 	}
-	return s.from().observed
+	return s.from().observed.Load()
 }
 
 // decide resets the number of events before a handler runs, because a command may be handled more
@@ -206,12 +212,11 @@ func (o *observed) persist(n int, last uint64) {
 	}
 }
 
-// end calls Observer.Command, once.
+// end calls Observer.Command, once. The entity and a sender that gives up may call end concurrently.
 func (o *observed) end(err error) {
-	if o == nil || o.ended || o.by.obs.Command == nil {
+	if o == nil || o.by.obs.Command == nil || !o.ended.CompareAndSwap(false, true) {
 		return
 	}
-	o.ended = true
 	o.info.Duration, o.info.Err = time.Since(o.info.Began), err
 	o.by.observe(func() { o.by.obs.Command(o.info) })
 }

@@ -125,12 +125,12 @@ func (c *partCall) Reply(value any, err error) {
 
 // send delivers a command of a part. back receives the signal that reports the reply.
 func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
-	from := origin{ctx: r.extract(context.Background(), s.Metadata), attempt: s.Attempt}
+	ctx := r.extract(context.Background(), s.Metadata)
 	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
-		env.Caller = &partCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}
+		env.Caller = &partCall{origin: origin{ctx: ctx, attempt: s.Attempt}, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}
 	} else {
-		env.Caller = &from
+		env.Caller = &origin{ctx: ctx, attempt: s.Attempt}
 	}
 	var err error
 	to := naming{name: s.Type}

@@ -117,8 +117,8 @@ func (c *call) wait(ctx context.Context) (any, error) {
 	}
 	c.kept.Store(true)
 	if c.state.Swap(callGone) == callWaiting {
-		err := fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", ended(ctx))
-		c.observed.end(err)
+		err := notHandled(ctx)
+		c.observed.Load().end(err)
 		return nil, err
 	}
 	select {
@@ -127,6 +127,11 @@ func (c *call) wait(ctx context.Context) (any, error) {
 	default:
 	}
 	return nil, fmt.Errorf("%w: %w while the command was being handled", ErrOutcomeUnknown, ended(ctx))
+}
+
+// notHandled returns the error of a command whose context ended before the entity took it.
+func notHandled(ctx context.Context) error {
+	return fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", ended(ctx))
 }
 
 // ended returns the error of a context that has ended, and its cause if that is another error.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/codec"
@@ -237,10 +238,10 @@ type sender interface {
 // origin describes the sender of a command. It implements sender for a sender that expects no
 // reply.
 type origin struct {
-	ctx      context.Context //nolint:containedctx // the context of one command
-	observed *observed       // nil without an observer
-	attempt  int             // of hosting.Send
-	detached bool            // ctx does not end
+	ctx      context.Context          //nolint:containedctx // the context of one command
+	observed atomic.Pointer[observed] // nil without an observer
+	attempt  int                      // of hosting.Send
+	detached bool                     // ctx does not end
 }
 
 func (o *origin) from() *origin { return o }
@@ -276,8 +277,8 @@ func (o *origin) background(life context.Context) context.Context {
 // from the context of Begin: in an endless chain of commands, such a context would grow without
 // limit.
 func (o *origin) root() context.Context {
-	if o.observed != nil {
-		return o.observed.base
+	if seen := o.observed.Load(); seen != nil {
+		return seen.base
 	}
 	return o.ctx
 }

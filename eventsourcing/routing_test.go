@@ -470,6 +470,67 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 	})
 }
 
+// TestObserverOfHeldCommands checks that the observer learns the end of each command once, if a region
+// delivers commands while their senders give up.
+func TestObserverOfHeldCommands(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	ends := map[string]int{} // by persistence ID
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: eventsourcing.Observer{
+		Begin: func(info eventsourcing.CommandInfo) context.Context { return context.WithValue(info.Context, travel{}, "begun") },
+		Command: func(info eventsourcing.CommandInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			ends[info.PersistenceID]++
+			if info.Context.Value(travel{}) != "begun" {
+				t.Errorf("%s: the context is not that of Begin", info.PersistenceID)
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan hosting.Message)
+	var sharding hosting.Sharding
+	sharding.Hooks.Route = func(m hosting.Message) error {
+		held <- m
+		return nil
+	}
+	var options eventsourcing.HostOptions
+	hosting.Shard(&options, &sharding)
+	entities, err := eventsourcing.HostWith(rt, travellers(nil), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const commands = 300
+	for i := range commands {
+		ctx, giveUp := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = eventsourcing.Ask(ctx, entities.Ref(fmt.Sprint(i)), travel{How: "answer"}) })
+		m := <-held
+		if i%3 == 0 { // the sender has given up
+			giveUp()
+			all.Wait()
+		}
+		all.Go(giveUp)
+		if err := sharding.Host.Deliver(m); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for id, n := range ends {
+		if n != 1 {
+			t.Errorf("Command was called %d times for %s", n, id)
+		}
+	}
+	if len(ends) != commands {
+		t.Errorf("Command was called for %d of %d commands", len(ends), commands)
+	}
+}
+
 // TestCommandFormat checks that Type.CommandFormat selects the format of commands between nodes.
 func TestCommandFormat(t *testing.T) {
 	t.Parallel()
