@@ -171,5 +171,5 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // http.Server.RegisterOnShutdown.
 func (c *Console) Close() {
 	c.closeOnce.Do(func() { close(c.closed) })
-	c.poller.wait()
+	c.poller.close()
 }

@@ -364,29 +364,89 @@ func TestStreamSendsChanges(t *testing.T) {
 	})
 }
 
-// All streams end when the console is closed, also while a node does not answer.
+// All streams end when the console is closed, also while a node does not answer, while a tail that
+// continues reads old events, and if a browser does not read.
 func TestCloseEndsStreams(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		page, blocked string
+		stuck         bool
+	}{
+		"silent node": {page: "shards"},
+		"continuing":  {page: "tail", blocked: "inspect tail"},
+		"not reading": {page: "nodes", blocked: "no command", stuck: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				admin := newNodes()
+				admin.block, admin.blocked = make(chan struct{}), test.blocked
+				c := open(t, console.Options{Admin: admin, Authorize: anyone})
+				var all sync.WaitGroup
+				for range 5 {
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stream?page="+test.page, nil)
+					r.Host = "localhost"
+					r.Header.Set("Last-Event-ID", "7")
+					var w http.ResponseWriter = httptest.NewRecorder()
+					if test.stuck {
+						w = newStuck()
+					}
+					all.Go(func() { c.ServeHTTP(w, r) })
+				}
+				time.Sleep(time.Second)
+				began := time.Now()
+				c.Close()
+				all.Wait()
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the streams ended %v after Close, want at most 1 s", took)
+				}
+				w := openStream(t.Context(), c, "/stream?page=nodes", &all)
+				if all.Wait(); w.Code != http.StatusServiceUnavailable {
+					t.Errorf("a stream after Close got the status %d, want 503", w.Code)
+				}
+			})
+		})
+	}
+}
+
+// A browser that does not read causes no load on the nodes.
+func TestBrowserThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		admin := newNodes()
-		admin.block = make(chan struct{})
 		c := open(t, console.Options{Admin: admin, Authorize: anyone})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stream?page=nodes", nil)
+		r.Host = "localhost"
 		var all sync.WaitGroup
-		for range 5 {
-			openStream(t.Context(), c, "/stream?page=shards", &all)
+		all.Go(func() { c.ServeHTTP(newStuck(), r) })
+		time.Sleep(time.Minute)
+		asked := admin.total()
+		time.Sleep(time.Minute)
+		if more := admin.total() - asked; asked == 0 || more > 0 {
+			t.Errorf("%d requests in the first minute, %d in the second, want some and none", asked, more)
 		}
-		synctest.Wait()
-		began := time.Now()
 		c.Close()
 		all.Wait()
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("the streams ended %v after Close, want at most 1 s", took)
-		}
-		w := openStream(t.Context(), c, "/stream?page=nodes", &all)
-		if all.Wait(); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("a stream after Close got the status %d, want 503", w.Code)
-		}
 	})
+}
+
+// stuck is the response to a browser that does not read: each write lasts until its deadline.
+type stuck struct {
+	*httptest.ResponseRecorder
+
+	deadline *time.Timer
+}
+
+func newStuck() *stuck { return &stuck{httptest.NewRecorder(), time.NewTimer(24 * time.Hour)} }
+
+func (s *stuck) SetWriteDeadline(t time.Time) error {
+	s.deadline.Reset(time.Until(t))
+	return nil
+}
+
+func (s *stuck) Write([]byte) (int, error) {
+	<-s.deadline.C
+	return 0, os.ErrDeadlineExceeded
 }
 
 // A stream ends with the session.

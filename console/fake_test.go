@@ -27,6 +27,7 @@ type nodes struct {
 	replies map[string]string // by service, command and, if it differs between nodes, node
 	asked   map[string]int    // by service, command and right
 	block   chan struct{}     // if not nil, requests wait for it
+	blocked string            // the service and command of the requests that wait, empty for all
 }
 
 const (
@@ -58,6 +59,9 @@ func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, n
 		reply, ok = n.replies[r.Service+" "+r.Command]
 	}
 	block := n.block
+	if n.blocked != "" && n.blocked != r.Service+" "+r.Command {
+		block = nil
+	}
 	n.mu.Unlock()
 	if block != nil {
 		select {

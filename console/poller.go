@@ -16,8 +16,14 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// keepAlive is the time after which a stream without a change sends a comment.
-const keepAlive = 15 * time.Second
+const (
+	// keepAlive is the time after which a stream without a change sends a comment.
+	keepAlive = 15 * time.Second
+	// writeTimeout limits the time in which a browser must read what a stream has sent.
+	writeTimeout = 10 * time.Second
+	// closeTimeout limits this time when the console is closed.
+	closeTimeout = 500 * time.Millisecond
+)
 
 // poller asks the nodes for all browsers. Its goroutine runs while at least one stream is open.
 type poller struct {
@@ -29,6 +35,7 @@ type poller struct {
 	mu      sync.Mutex
 	viewers map[*viewer]bool
 	latest  *picture
+	closed  bool
 	stop    context.CancelFunc // nil if the goroutine does not run
 	running sync.WaitGroup
 }
@@ -43,11 +50,14 @@ func newPoller(c *Console) *poller {
 	return &poller{console: c, viewers: map[*viewer]bool{}}
 }
 
-// watch adds a stream. The returned function removes it.
+// watch adds a stream. The returned function removes it. It returns nil after close.
 func (p *poller) watch(n needs) (v *viewer, leave func()) {
 	v = &viewer{needs: n, changed: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil
+	}
 	p.viewers[v] = true
 	if p.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -125,8 +135,13 @@ func (p *poller) current() *picture {
 	return p.latest
 }
 
-// wait waits until the goroutine has ended. All streams must end.
-func (p *poller) wait() { p.running.Wait() }
+// close accepts no more streams and waits until the goroutine has ended. All streams must end.
+func (p *poller) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.running.Wait()
+}
 
 // stream sends the live parts of a page as server-sent events. The query is that of the page, with
 // the name of the page in the field page.
@@ -140,22 +155,33 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "console: no such stream", http.StatusNotFound)
 		return
 	}
-	select {
-	case <-c.closed:
+	v, leave := c.poller.watch(p.needs) //nolint:contextcheck // the poller serves all streams
+	if v == nil {
 		http.Error(w, "console: closed", http.StatusServiceUnavailable)
 		return
-	default:
 	}
+	defer leave()
 	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(time.Time{}) // a server's WriteTimeout would end the stream
+	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // a server's WriteTimeout would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	if err := out.Flush(); err != nil {
 		c.opts.Logger.ErrorContext(r.Context(), "console: the server cannot send a stream", slog.Any("error", err))
 		return
 	}
-	v, leave := c.poller.watch(p.needs) //nolint:contextcheck // the poller serves all streams
-	defer leave()
+	ctx, end := context.WithCancel(r.Context())
+	r = r.WithContext(ctx)
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		select {
+		case <-c.closed:
+			end()
+			_ = out.SetWriteDeadline(time.Now().Add(closeTimeout)) // for a browser that does not read
+		case <-ctx.Done():
+		}
+	})
+	defer closing.Wait()
+	defer end()
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	sent := map[string]string{}
@@ -163,9 +189,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		var events bytes.Buffer
 		select {
-		case <-c.closed:
-			return
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-idle.C:
 			if _, err := c.authorize(r, readAction); err != nil { // the session has ended
@@ -174,6 +198,10 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 			events.WriteString(":\n\n")
 		case <-v.changed:
 			c.compose(&events, r, u, p, sent, state)
+		}
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if ctx.Err() != nil { // the shorter deadline was set before
+			return
 		}
 		if _, err := w.Write(events.Bytes()); err != nil {
 			return
