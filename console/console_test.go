@@ -134,14 +134,17 @@ func TestThemeIsKept(t *testing.T) {
 func TestHeadline(t *testing.T) {
 	t.Parallel()
 	for want, replies := range map[string]map[string]string{
-		"All is well: 2 nodes":                  {},
-		"No node answers":                       {"cluster state": `{"error":"it is dark here"}`},
-		"2 shards of type account have no home": {"sharding regions": strings.Replace(twoRegions, `"placed":6`, `"placed":8`, 1)},
-		"Type account has no coordinator":       {"sharding regions": `{"node":"a#1","regions":[{"type":"account","total":8}]}`},
-		"Node b is unreachable to a":            {"cluster state": strings.Replace(twoMembers, `"seen":true}]`, `"unreachable":true,"unreachable_to":["a#1"]}]`, 1)},
-		"The cluster has no leader":             {"cluster state": strings.Replace(twoMembers, `"leader":"a#1",`, "", 1)},
-		"Node a is refused for type account":    {"sharding regions": strings.Replace(twoRegions, `"shards":3`, `"shards":3,"mismatch":"other shards"`, 1)},
-		"Node b is down":                        {"cluster state": strings.Replace(twoMembers, `"node":"b#2","status":"up"`, `"node":"b#2","status":"down"`, 1)},
+		"All is well: 2 nodes":                                                    {},
+		"No node answers":                                                         {"cluster state": `{"error":"it is dark here"}`},
+		"2 shards of type account have no home":                                   {"sharding regions": strings.Replace(twoRegions, `"placed":6`, `"placed":8`, 1)},
+		"Type account has no coordinator":                                         {"sharding regions": `{"node":"a#1","regions":[{"type":"account","total":8}]}`},
+		"Node b is unreachable to a":                                              {"cluster state": strings.Replace(twoMembers, `"seen":true}]`, `"unreachable":true,"unreachable_to":["a#1"]}]`, 1)},
+		"The cluster has no leader":                                               {"cluster state": strings.Replace(twoMembers, `"leader":"a#1",`, "", 1)},
+		"Node a is refused for type account":                                      {"sharding regions": strings.Replace(twoRegions, `"shards":3`, `"shards":3,"mismatch":"other shards"`, 1)},
+		"Projection statements lags by 31 s":                                      {"projection status": `{"projections":{"projections":[{"name":"statements","state":"running","lag":31000000000,"workers":[{"slices":"0-1023"}]}]}}`},
+		"The journal does not work on node b: its circuit breaker is open":        {"runtime status b": `{"runtime":{"hosts":true,"journal_breaker_open":true}}`},
+		"The snapshot store does not work on node a: its circuit breaker is open": {"runtime status a": `{"runtime":{"hosts":true,"snapshot_breaker_open":true}}`},
+		"Node b is down":                                                          {"cluster state": strings.Replace(twoMembers, `"node":"b#2","status":"up"`, `"node":"b#2","status":"down"`, 1)},
 	} {
 		admin := newNodes()
 		for key, reply := range replies {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type nodes struct {
 	mu      sync.Mutex
 	replies map[string]string // by service, command and, if it differs between nodes, node
 	asked   map[string]int    // by service, command and right
+	acts    []string          // the requests that act, each with the name of its node
 	block   chan struct{}     // if not nil, requests wait for it
 	blocked string            // the service and command of the requests that wait, empty for all
 }
@@ -54,6 +56,9 @@ func (n *nodes) Ask(ctx context.Context, _ string, right transport.AdminRight, n
 	}
 	n.mu.Lock()
 	n.asked[r.Service+" "+r.Command+" "+right.String()]++
+	if right == transport.AdminAct {
+		n.acts = append(n.acts, node+" "+string(request))
+	}
 	reply, ok := n.replies[r.Service+" "+r.Command+" "+node]
 	if !ok {
 		reply, ok = n.replies[r.Service+" "+r.Command]
@@ -88,6 +93,13 @@ func (n *nodes) count(key string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.asked[key]
+}
+
+// acted returns the requests that act.
+func (n *nodes) acted() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.acts)
 }
 
 // total is the number of all requests.

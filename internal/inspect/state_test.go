@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -319,6 +322,55 @@ func TestVerification(t *testing.T) {
 	}
 }
 
+// gated is a journal that lists two IDs, the second one after the gate is open. It closes first after
+// the first ID has been handled.
+type gated struct {
+	journal.Journal
+	first, gate chan struct{}
+}
+
+func (g gated) PersistenceIDs(ctx context.Context, _ string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		more := yield("account|1", nil)
+		if close(g.first); !more {
+			return
+		}
+		select {
+		case <-g.gate:
+			yield("loan|1", nil)
+		case <-ctx.Done():
+			yield("", context.Cause(ctx))
+		}
+	}
+}
+
+// A running verification reports the IDs that it has read.
+func TestVerificationProgress(t *testing.T) {
+	t.Parallel()
+	db := must[store.DB](t)(inmem.Open())
+	defer func() { _ = db.Close() }()
+	deposits(t, db.Journal(), "account|1", 10)
+	deposits(t, db.Journal(), "loan|1", 3)
+	j := gated{db.Journal(), make(chan struct{}), make(chan struct{})}
+	server := must[*inspect.Server](t)(inspect.NewServer(inspect.Config{Store: store.Of(j, nil), AllowActions: true}))
+	defer func() { _ = server.Close(context.Background()) }()
+	client := inspect.NewClient(server.AdminClient())
+	must[*inspect.Verification](t)(client.StartVerify(t.Context(), ""))
+	<-j.first
+	v := must[*inspect.Verification](t)(client.Verification(t.Context(), ""))
+	account := inspect.TypeCount{IDs: 1, Records: 10}
+	if !v.Running || v.IDs != 1 || v.Records != 10 || !maps.Equal(v.ByType, map[string]inspect.TypeCount{"account": account}) || !v.Ended.IsZero() {
+		t.Errorf("got %+v, want one of two IDs", v)
+	}
+	close(j.gate)
+	for v.Running {
+		v = must[*inspect.Verification](t)(client.Verification(t.Context(), ""))
+	}
+	if v.IDs != 2 || v.Records != 13 || v.ByType["account"] != account || v.ByType["loan"] != (inspect.TypeCount{IDs: 1, Records: 3}) || v.Ended.Before(v.Started) {
+		t.Errorf("got %+v, want both IDs", v)
+	}
+}
+
 // blocking is a journal whose list of IDs blocks until ctx ends.
 type blocking struct {
 	journal.Journal
@@ -424,10 +476,11 @@ func TestRuntime(t *testing.T) {
 	rt := must[*eventsourcing.Runtime](t)(eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: meter.Observer()}))
 	defer func() { _ = rt.Close(context.Background()) }()
 	local := must[*eventsourcing.Local[account, event]](t)(eventsourcing.Host(rt, accountType()))
+	began := time.Now()
 	server := must[*inspect.Server](t)(inspect.NewServer(inspect.Config{Runtime: rt, Meter: meter, Version: "v7"}))
 	defer func() { _ = server.Close(t.Context()) }()
 	client := inspect.NewClient(server.AdminClient())
-	must[*inspect.RuntimeView](t)(client.Runtime(t.Context(), ""))
+	before := must[*inspect.RuntimeView](t)(client.Runtime(t.Context(), ""))
 	for i := range 20 {
 		must[int](t)(eventsourcing.Ask(t.Context(), local.Ref(fmt.Sprint(i%2)), deposit{Amount: 1}))
 	}
@@ -435,11 +488,35 @@ func TestRuntime(t *testing.T) {
 	if v.Version != "v7" || v.Goroutines == 0 || v.Heap == 0 || v.Memory < v.Heap || !v.Hosts || v.JournalBreakerOpen {
 		t.Errorf("got %+v, want the figures of the process", v)
 	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("the program has no build information")
+	}
+	if refold := inspect.RefoldVersion(info); v.Go != runtime.Version() || v.Refold != refold || refold != info.Main.Version || v.CPUs != runtime.GOMAXPROCS(0) {
+		t.Errorf("got %+v, want the versions %s of Go and %q of Refold", v, runtime.Version(), refold)
+	}
+	if longest := time.Since(began); before.Uptime <= 0 || v.Uptime <= before.Uptime || v.Uptime > longest || !v.Started.Equal(before.Started) {
+		t.Errorf("the process is up for %v, then for %v, want times that grow up to %v", before.Uptime, v.Uptime, longest)
+	}
 	if len(v.Entities) != 1 || v.Entities[0] != (inspect.EntityFigures{Type: "account", Resident: 2}) {
 		t.Errorf("got %+v, want two accounts in memory and none waiting", v.Entities)
 	}
 	if l := v.Load; l.Commands != 20 || l.PerSecond <= 0 || l.P50 <= 0 || l.P99 < l.P50 {
 		t.Errorf("got %+v, want 20 commands", l)
+	}
+}
+
+// The version of Refold is that of the main module or of a dependency.
+func TestRefoldVersion(t *testing.T) {
+	t.Parallel()
+	for want, info := range map[string]*debug.BuildInfo{
+		"v1.2.3": {Main: debug.Module{Path: inspect.RefoldPath, Version: "v1.2.3"}},
+		"v1.3.0": {Main: debug.Module{Path: "example.com/bank", Version: "v7.0.0"}, Deps: []*debug.Module{{Path: "example.com/other", Version: "v2.0.0"}, {Path: inspect.RefoldPath, Version: "v1.3.0"}}},
+		"":       {Main: debug.Module{Path: "example.com/bank", Version: "v7.0.0"}},
+	} {
+		if got := inspect.RefoldVersion(info); got != want {
+			t.Errorf("the version is %q, want %q", got, want)
+		}
 	}
 }
 
