@@ -477,7 +477,9 @@ func TestObserverOfHeldCommands(t *testing.T) {
 	var mu sync.Mutex
 	ends := map[string]int{} // by persistence ID
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: eventsourcing.Observer{
-		Begin: func(info eventsourcing.CommandInfo) context.Context { return context.WithValue(info.Context, travel{}, "begun") },
+		Begin: func(info eventsourcing.CommandInfo) context.Context {
+			return context.WithValue(info.Context, travel{}, "begun")
+		},
 		Command: func(info eventsourcing.CommandInfo) {
 			mu.Lock()
 			defer mu.Unlock()
