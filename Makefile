@@ -15,6 +15,7 @@ SOAKTIME  ?= 10m
 MUTANTS   ?=
 SEEDS     ?=
 IMAGES    ?= tmp/pages
+BASE      ?=
 
 # The directory of Go's own installation instructions, in case it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
@@ -174,6 +175,14 @@ sim-large: need-go ## simulate a rolling restart of 500 nodes, and 2,000 nodes t
 .PHONY: mutants
 mutants: need-go need-postgres ## plant each known fault and require a test to fail (MUTANTS=name prefix)
 	@go run ./internal/mutants/run $(MUTANTS)
+
+.PHONY: apidiff
+apidiff: need-go ## list the changes of the public API since the last release, or since BASE=commit
+	@.ci/apidiff $(BASE)
+
+.PHONY: vuln
+vuln: need-go ## report known vulnerabilities in the code that this module calls; needs the network
+	@.ci/vuln
 
 .PHONY: clean
 clean: ## remove the files that the other targets made
