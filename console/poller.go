@@ -169,6 +169,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		c.opts.Logger.ErrorContext(r.Context(), "console: the server cannot send a stream", slog.Any("error", err))
 		return
 	}
+	_ = out.SetWriteDeadline(time.Time{})
 	ctx, end := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	var closing sync.WaitGroup
@@ -180,8 +181,15 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		}
 	})
-	defer closing.Wait()
-	defer end()
+	defer func() {
+		end()
+		closing.Wait()
+		select {
+		case <-c.closed:
+			_ = out.SetWriteDeadline(time.Now().Add(closeTimeout)) // for the end of the response
+		default:
+		}
+	}()
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	sent := map[string]string{}
@@ -209,6 +217,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		if err := out.Flush(); err != nil {
 			return
 		}
+		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also without a write
 	}
 }
 
