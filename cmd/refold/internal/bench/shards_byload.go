@@ -108,12 +108,11 @@ func (s *skew) measure(ctx context.Context, b *run) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if _, err = eventsourcing.Ask(ctx, s.regions[0].Ref(id), toil{}); err != nil {
-			return err
-		}
+	ask := func(shard int) error {
+		_, failed := eventsourcing.Ask(ctx, s.regions[0].Ref(ids[shard]), toil{})
+		return failed
 	}
-	homes, err := homesOf(ctx, s.regions[0], skewShards)
+	homes, err := homesOf(ctx, s.regions[0], skewShards, ask)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func (s *skew) measure(ctx context.Context, b *run) error {
 	if s.after, err = s.load(ctx, b.short(skewAfter, least)); err != nil {
 		return err
 	}
-	last, err := homesOf(ctx, s.regions[0], skewShards)
+	last, err := homesOf(ctx, s.regions[0], skewShards, ask)
 	for i := range homes {
 		if homes[i] != last[i] {
 			s.moved += 1.0 / skewShards

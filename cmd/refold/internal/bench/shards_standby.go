@@ -116,7 +116,14 @@ func (b *run) withStandbys(ctx context.Context, d *database, standbys int, f fun
 
 // entitiesOf returns random entities of the shards of a node, among them one of each shard if there is one.
 func (b *run) entitiesOf(ctx context.Context, region *sharding.Region[counter], node identity.Node, n int) ([]string, error) {
-	homes, err := homesOf(ctx, region, standbyShards)
+	probes, err := idOfEachShard(region, standbyShards, "probe-")
+	if err != nil {
+		return nil, err
+	}
+	homes, err := homesOf(ctx, region, standbyShards, func(shard int) error {
+		_, failed := eventsourcing.Ask(ctx, region.Ref(probes[shard]), where{})
+		return failed
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -446,14 +453,19 @@ func idOfEachShard[S any](region *sharding.Region[S], shards int, prefix string)
 	return ids, nil
 }
 
-// homesOf returns the homes of all shards, as a region has learned them.
-func homesOf[S any](ctx context.Context, region *sharding.Region[S], shards int) ([]identity.Node, error) {
+// homesOf returns the homes of all shards, as a region has learned them. A region learns the home of a
+// shard, also after each move, when it has a message for the shard. Therefore homesOf calls ask for a
+// shard without a known home, which sends one.
+func homesOf[S any](ctx context.Context, region *sharding.Region[S], shards int, ask func(shard int) error) ([]identity.Node, error) {
 	all := make([]identity.Node, shards)
 	return all, until(ctx, 10*time.Millisecond, func(ctx context.Context) (bool, error) {
 		for i := range all {
 			home, known, err := region.Home(ctx, sharding.Shard(i))
-			if err != nil || !known {
+			switch {
+			case err != nil:
 				return false, err
+			case !known:
+				return false, ask(i)
 			}
 			all[i] = home
 		}
