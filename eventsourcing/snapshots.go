@@ -21,7 +21,8 @@ import (
 type Snapshots[S, E any] struct {
 	// Every is the interval of snapshots in events: a snapshot is saved after each event whose
 	// sequence number is a multiple of Every. Events that are persisted together cause at most one
-	// snapshot, after the last of them. 0 means never.
+	// snapshot, after the last of them. A snapshot that is due while the entity still saves another
+	// one is skipped. 0 means never.
 	Every int
 	// When, if it is not nil, saves a further snapshot after each event for which it returns true.
 	// It is called after the event was applied.

@@ -46,20 +46,23 @@ func run(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := fill(ctx, db, withSnapshots(false), "keeps-events"); err != nil {
-		return err
+	for _, units := range []int{10, 10, 10, 5} {
+		if err := fill(ctx, db, withSnapshots(false), "keeps-events", units); err != nil {
+			return err
+		}
+		if err := fill(ctx, db, withSnapshots(true), "deletes-events", units); err != nil {
+			return err
+		}
 	}
 	if err := show(ctx, db, "keeps-events"); err != nil {
-		return err
-	}
-	if err := fill(ctx, db, withSnapshots(true), "deletes-events"); err != nil {
 		return err
 	}
 	return show(ctx, db, "deletes-events")
 }
 
-// fill adds 35 units with 35 commands. The end of the runtime waits for the snapshots.
-func fill(ctx context.Context, db store.DB, typ es.Type[order.Order, order.Event], id string) (err error) {
+// fill adds units to an order, each with a command of its own. The end of the runtime waits for
+// the snapshot, so that it is saved before the next snapshot is due.
+func fill(ctx context.Context, db store.DB, typ es.Type[order.Order, order.Event], id string, units int) (err error) {
 	rt, err := es.Open(es.Config{Store: db})
 	if err != nil {
 		return err
@@ -69,7 +72,7 @@ func fill(ctx context.Context, db store.DB, typ es.Type[order.Order, order.Event
 	if err != nil {
 		return err
 	}
-	for range 35 {
+	for range units {
 		if _, err := es.Ask(ctx, orders.Ref(id), order.Add{Product: "tea", Units: 1, Price: 350}); err != nil {
 			return err
 		}
