@@ -106,7 +106,7 @@ func (s *shop) close() (err error) {
 	return err
 }
 
-// sell adds to two orders, waits until the read model has all events, and prints it.
+// sell adds units to three orders, waits until the read model has all events, and prints it.
 func (s *shop) sell(ctx context.Context) error {
 	for id, add := range map[string]order.Add{
 		"42": {Product: "tea", Units: 2, Price: 350},
@@ -146,10 +146,16 @@ func (s *shop) handler() http.Handler {
 	return mux
 }
 
-// reply sends a value as JSON, or an error with its status.
+// reply sends a value as JSON, or an error with its status. The text of a refusal is for the client.
+// Another error may name internal details, so the client receives only its code.
 func reply(w http.ResponseWriter, value any, err error) {
 	if err != nil {
-		http.Error(w, err.Error(), es.StatusOf(err).HTTP)
+		status := es.StatusOf(err)
+		text := status.Code
+		if refusal, ok := errors.AsType[*es.Refusal](err); ok {
+			text = refusal.Error()
+		}
+		http.Error(w, text, status.HTTP)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

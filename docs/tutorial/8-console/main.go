@@ -122,7 +122,8 @@ func (s *service) handler() http.Handler {
 		}
 		total, err := es.Ask(r.Context(), s.orders.Ref(r.PathValue("id")), add)
 		if err != nil {
-			http.Error(w, err.Error(), es.StatusOf(err).HTTP)
+			status := es.StatusOf(err)
+			http.Error(w, status.Code, status.HTTP)
 			return
 		}
 		_ = json.NewEncoder(w).Encode(total)
