@@ -101,6 +101,8 @@ ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 	go test $(TESTFLAGS) -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
 endif
 ifeq ($(PKG),./...)
+	@echo '== the documentation site'
+	go -C internal/site test -vet=off -ldflags=-w -shuffle=on .
 	@echo '== the console and the page of the bank in a headless Chromium (images in $(IMAGES))'
 	$(BROWSERTEST) .
 endif
@@ -137,6 +139,10 @@ bench: need-go need-postgres ## run the benchmarks (PKG, BENCH, BENCHTIME)
 .PHONY: fuzz
 fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
+
+.PHONY: site
+site: need-go ## write the documentation as HTML to bin/site: for a browser or any web server
+	@go -C internal/site run . ../.. ../../bin/site
 
 .PHONY: browser screenshots
 browser: need-go need-cc need-chromium ## use the console and the page of the bank in a headless Chromium (IMAGES=folder for images of the pages)

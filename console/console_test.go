@@ -53,6 +53,19 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
+// The documentation opens in a tab of its own, and its host does not receive the console's address.
+func TestDocumentationLink(t *testing.T) {
+	t.Parallel()
+	text, _ := newBrowser(t, open(t, console.Options{Authorize: anyone})).page("/")
+	link := regexp.MustCompile(`<a href="https://github\.com/refold-io/refold/blob/main/([^"]+)" target="_blank" rel="noreferrer">Documentation</a>`).FindStringSubmatch(text)
+	if link == nil {
+		t.Fatal("the page has no link to the documentation")
+	}
+	if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(link[1]))); err != nil {
+		t.Errorf("the link leads to no page: %v", err)
+	}
+}
+
 // Assets have names with a hash and may be kept. Pages refer to them by these names.
 func TestAssetsAreImmutable(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/refold-io/refold/internal/docblocks"
 )
 
 var update = flag.Bool("update", false, "write the blocks of the source and changed outputs into the pages")
@@ -223,7 +225,7 @@ func TestBlocksEqualSource(t *testing.T) {
 // Links lead to files and headings of the repository.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	anchors := map[string]map[string]bool{}
+	anchors := map[string]docblocks.Anchors{}
 	eachPage(t, func(p *page) { anchors[p.path] = p.anchors() })
 	eachPage(t, func(p *page) {
 		for _, l := range p.links() {
@@ -235,7 +237,7 @@ func TestLinks(t *testing.T) {
 }
 
 // checkLink returns the mistake of a link, "" if it has none.
-func checkLink(from, target string, anchors map[string]map[string]bool) string {
+func checkLink(from, target string, anchors map[string]docblocks.Anchors) string {
 	file, anchor, anchored := strings.Cut(target, "#")
 	to := from
 	if file != "" {

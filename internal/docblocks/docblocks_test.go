@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/refold-io/refold/internal/docblocks"
 )
 
 // parsed parses a page whose fences are written with apostrophes.
@@ -170,7 +172,7 @@ func TestLinksAndAnchors(t *testing.T) {
 	if a := p.anchors(); len(a) != 2 || !a["a-b-d"] || !a["a-b-d-1"] {
 		t.Errorf("the anchors are %v", a)
 	}
-	anchors := map[string]map[string]bool{"README.md": {"here": true}}
+	anchors := map[string]docblocks.Anchors{"README.md": {"here": true}}
 	for target, mistake := range map[string]string{
 		"go.mod": "", "docs": "", "#here": "", "README.md#here": "", "#there": "the page has no such heading", "gone.md": "the repository has no such file",
 		"../README.md": "the repository has no such file",

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
+
+	"github.com/refold-io/refold/internal/docblocks"
 )
 
 // page is a Markdown file.
@@ -120,10 +121,9 @@ func (p *page) links() []link {
 }
 
 // anchors returns the anchors of the headings, by the rule of GitHub.
-func (p *page) anchors() map[string]bool {
+func (p *page) anchors() docblocks.Anchors {
 	heading := regexp.MustCompile(`^#{1,6} +(.*)$`)
-	linked := regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-	anchors := map[string]bool{}
+	anchors := docblocks.Anchors{}
 	next := 0
 	for i, line := range p.lines {
 		if next < len(p.blocks) && i >= p.blocks[next].first-1 {
@@ -136,20 +136,7 @@ func (p *page) anchors() map[string]bool {
 		if m == nil {
 			continue
 		}
-		slug := strings.Map(func(r rune) rune {
-			switch {
-			case r == ' ':
-				return '-'
-			case unicode.IsLetter(r), unicode.IsNumber(r), r == '-', r == '_':
-				return unicode.ToLower(r)
-			}
-			return -1
-		}, strings.TrimSpace(linked.ReplaceAllString(m[1], "$1")))
-		unique := slug
-		for n := 1; anchors[unique]; n++ {
-			unique = fmt.Sprintf("%s-%d", slug, n)
-		}
-		anchors[unique] = true
+		anchors.Add(m[1])
 	}
 	return anchors
 }

@@ -1,0 +1,200 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"github.com/refold-io/refold/internal/docblocks"
+)
+
+// page is a Markdown file of the site.
+type page struct {
+	Path     string // below the root of the repository
+	Title    string // its first heading
+	Body     template.HTML
+	Sections []section // in the order of the page; the first one begins at the title
+}
+
+// section is a heading with the text up to the next heading.
+type section struct {
+	Level  int
+	Title  string
+	Anchor string
+	Text   string // without markup, for the search
+}
+
+// Contents returns the sections that the page's table of contents lists.
+func (p *page) Contents() []section {
+	var listed []section
+	for _, s := range p.Sections {
+		if s.Level == 2 || s.Level == 3 {
+			listed = append(listed, s)
+		}
+	}
+	return listed
+}
+
+// readPage converts a Markdown file of the repository.
+func readPage(path string, links *linker) (*page, error) {
+	source, err := os.ReadFile(filepath.Join(links.root, filepath.FromSlash(path)))
+	if err != nil {
+		return nil, err
+	}
+	markdown := newMarkdown()
+	ids := parser.WithContext(parser.NewContext(parser.WithIDs(anchors{docblocks.Anchors{}})))
+	document := markdown.Parser().Parse(text.NewReader(source), ids)
+	if err = errors.Join(dropComments(path, document, source), mapLinks(path, document, links)); err != nil {
+		return nil, err
+	}
+	sections := sectionsOf(document, source)
+	if len(sections) == 0 || sections[0].Level != 1 {
+		return nil, fmt.Errorf("%s does not begin with a title", path)
+	}
+	linkHeadings(document)
+	var body bytes.Buffer
+	if err = markdown.Renderer().Render(&body, source, document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &page{Path: path, Title: sections[0].Title, Body: template.HTML(body.String()), Sections: sections}, nil //nolint:gosec // the renderer escapes text
+}
+
+// newMarkdown returns a converter for the Markdown of GitHub. It writes neither styles nor HTML of a
+// page, because the pages' Content-Security-Policy forbids inline code.
+func newMarkdown() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithExtensions(extension.Linkify, extension.Strikethrough, extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(codeRenderer{}, 1))),
+	)
+}
+
+// anchors names the headings of a page as GitHub does.
+type anchors struct{ docblocks.Anchors }
+
+// Generate returns the anchor of a heading.
+func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
+	return []byte(a.Add(string(heading)))
+}
+
+// Put records an anchor that a page sets itself. No page can.
+func (a anchors) Put([]byte) {}
+
+// dropComments removes the comments above code blocks. Other HTML is a mistake.
+func dropComments(path string, document ast.Node, source []byte) error {
+	var comments []ast.Node
+	var mistakes []error
+	each(document, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.HTMLBlock:
+			if html := blockText(n, source); !strings.HasPrefix(html, "<!--") {
+				mistakes = append(mistakes, fmt.Errorf("%s: the site has no raw HTML: %s", path, html))
+			}
+			comments = append(comments, n)
+		case *ast.RawHTML:
+			mistakes = append(mistakes, fmt.Errorf("%s: the site has no raw HTML: %s", path, n.Segments.Value(source)))
+		}
+	})
+	for _, n := range comments {
+		n.Parent().RemoveChild(n.Parent(), n)
+	}
+	return errors.Join(mistakes...)
+}
+
+// mapLinks changes the links and collects the images.
+func mapLinks(path string, document ast.Node, links *linker) error {
+	var mistakes []error
+	each(document, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Link:
+			target, err := links.link(path, string(n.Destination))
+			n.Destination = []byte(target)
+			mistakes = append(mistakes, err)
+		case *ast.Image:
+			links.image(path, string(n.Destination))
+		}
+	})
+	return errors.Join(mistakes...)
+}
+
+// sectionsOf returns the sections of a page. Headings in lists and quotes do not begin a section.
+func sectionsOf(document ast.Node, source []byte) []section {
+	var sections []section
+	for n := document.FirstChild(); n != nil; n = n.NextSibling() {
+		heading, ok := n.(*ast.Heading)
+		switch {
+		case ok:
+			sections = append(sections, section{Level: heading.Level, Title: plain(n, source), Anchor: anchorOf(n)})
+		case len(sections) > 0:
+			last := &sections[len(sections)-1]
+			last.Text = strings.TrimSpace(last.Text + " " + plain(n, source))
+		}
+	}
+	return sections
+}
+
+// linkHeadings adds to each heading a link to itself.
+func linkHeadings(document ast.Node) {
+	each(document, func(n ast.Node) {
+		if _, ok := n.(*ast.Heading); !ok {
+			return
+		}
+		link := ast.NewLink()
+		link.Destination = []byte("#" + anchorOf(n))
+		link.SetAttributeString("class", []byte("anchor"))
+		link.Title = []byte("Link to this section")
+		link.AppendChild(link, ast.NewString([]byte("#")))
+		n.AppendChild(n, link)
+	})
+}
+
+func anchorOf(heading ast.Node) string {
+	id, _ := heading.AttributeString("id")
+	anchor, _ := id.([]byte)
+	return string(anchor)
+}
+
+// plain returns the text of a node without markup, with single spaces.
+func plain(node ast.Node, source []byte) string {
+	var words strings.Builder
+	each(node, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Text:
+			words.Write(n.Value(source))
+			if n.SoftLineBreak() {
+				words.WriteByte(' ')
+			}
+		case *ast.FencedCodeBlock:
+			words.WriteString(blockText(n, source))
+		}
+		if n.Type() == ast.TypeBlock { // words of neighbours do not touch
+			words.WriteByte(' ')
+		}
+	})
+	return strings.Join(strings.Fields(words.String()), " ")
+}
+
+// each calls a function for a node and all nodes below, in the order of the page.
+func each(node ast.Node, f func(ast.Node)) {
+	_ = ast.Walk(node, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no error
+		if entering {
+			f(n)
+		}
+		return ast.WalkContinue, nil
+	})
+}
