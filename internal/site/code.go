@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"html/template"
 	"strings"
 
 	"github.com/alecthomas/chroma/v2"
@@ -16,16 +17,29 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// codeRenderer writes fenced code blocks with a class for each kind of token. assets/site.css has
-// the colours.
+// codeRenderer writes the code of pages.
 type codeRenderer struct{}
 
-// RegisterFuncs registers the renderer for fenced code blocks.
+// RegisterFuncs registers the renderers for blocks of code and for code in a sentence.
 func (codeRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
-	r.Register(ast.KindFencedCodeBlock, renderCode)
+	r.Register(ast.KindFencedCodeBlock, renderBlock)
+	r.Register(ast.KindCodeSpan, renderSpan)
 }
 
-func renderCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+// renderSpan permits line breaks after dots and slashes, because names such as
+// eventsourcing.HostOptions.StashCapacity are wider than the columns of tables.
+func renderSpan(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	text := template.HTMLEscapeString(plain(node, source))
+	_, err := w.WriteString("<code>" + strings.NewReplacer(".", ".<wbr>", "/", "/<wbr>").Replace(text) + "</code>")
+	return ast.WalkSkipChildren, err
+}
+
+// renderBlock writes a fenced code block with a class for each kind of token. assets/site.css has the
+// colours.
+func renderBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	block, ok := node.(*ast.FencedCodeBlock)
 	if !ok || !entering {
 		return ast.WalkContinue, nil
@@ -35,7 +49,15 @@ func renderCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (
 	if err != nil {
 		return ast.WalkStop, err
 	}
-	return ast.WalkSkipChildren, html.New(html.WithClasses(true)).Format(w, styles.Fallback, tokens)
+	// A wide block scrolls, so it must be reachable with the keyboard.
+	if _, err = w.WriteString(`<pre class="chroma" tabindex="0"><code>`); err != nil {
+		return ast.WalkStop, err
+	}
+	if err = html.New(html.WithClasses(true), html.PreventSurroundingPre(true)).Format(w, styles.Fallback, tokens); err != nil {
+		return ast.WalkStop, err
+	}
+	_, err = w.WriteString("</code></pre>\n")
+	return ast.WalkSkipChildren, err
 }
 
 // blockText returns the lines of a block as they stand in the source.

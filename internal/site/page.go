@@ -15,6 +15,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	tables "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
@@ -67,6 +68,7 @@ func readPage(path string, links *linker) (*page, error) {
 		return nil, fmt.Errorf("%s does not begin with a title", path)
 	}
 	linkHeadings(document)
+	focusTables(document)
 	var body bytes.Buffer
 	if err = markdown.Renderer().Render(&body, source, document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -160,6 +162,15 @@ func linkHeadings(document ast.Node) {
 		link.Title = []byte("Link to this section")
 		link.AppendChild(link, ast.NewString([]byte("#")))
 		n.AppendChild(n, link)
+	})
+}
+
+// focusTables lets the keyboard reach tables, because wide ones scroll.
+func focusTables(document ast.Node) {
+	each(document, func(n ast.Node) {
+		if table, ok := n.(*tables.Table); ok {
+			table.SetAttributeString("tabindex", []byte("0"))
+		}
 	})
 }
 

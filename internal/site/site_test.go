@@ -41,7 +41,7 @@ type document struct {
 	ids  map[string]bool
 }
 
-// tags returns the attributes of a page with their values.
+// attributes returns the values of attributes in a page. The names are a regular expression.
 func (d *document) attributes(names string) []string {
 	var values []string
 	for _, tag := range regexp.MustCompile(`<[a-z][^<>]*>`).FindAllString(d.text, -1) {
@@ -243,12 +243,15 @@ func TestMarkdown(t *testing.T) {
 		{"[x](../main.go#L7)", `<a href="https://github.com/refold-io/refold/blob/main/main.go#L7">`},
 		{"[x](../docs)", `<a href="https://github.com/refold-io/refold/tree/main/docs">`},
 		{"[x](https://example.com)", `<a href="https://example.com">`},
+		{"| a |\n|---|\n| b |", `<table tabindex="0">`},
 		{"| a |\n|--:|\n| b |", `<td align="right">b</td>`},
+		{"```go\nvar x = 1\n```", `<pre class="chroma" tabindex="0"><code>`},
 		{"```go\nvar x = 1\n```", `<span class="kd">var</span>`},
 		{"```sh\nls # all\n```", `<span class="c1"># all</span>`},
 		{"```sql\nSELECT 1\n```", `<span class="k">SELECT</span>`},
 		{"```yaml\na: 1\n```", `<span class="nt">a</span>`},
 		{"```text\n<b> x\n```", `&lt;b&gt; x`},
+		{"`a.b/<c>`", `<code>a.<wbr>b/<wbr>&lt;c&gt;</code>`},
 		{"<!-- run -->\n```sh\nls\n```", "<p>x</p>\n<pre"},
 	} {
 		dir := repository(t, map[string]string{"docs/page.md": "# Title\n\nx\n\n" + c.markdown + "\n", "main.go": ""})

@@ -40,18 +40,17 @@
     return { record, page: record.page.toLowerCase(), title: record.title.toLowerCase(), text: record.text.toLowerCase() };
   }
 
-  // score returns how well a section matches: 0 if it lacks one of the words.
+  // score returns how well a section matches: 0 if it lacks one of the words. Equal sections stay in
+  // the order of the sidebar.
   function score(section, words) {
+    const heading = section.title || section.page; // the first section of a page has no title
     let sum = 0;
     for (const word of words) {
-      const points = (section.title.includes(word) ? 6 : 0) + (section.page.includes(word) ? (section.title ? 3 : 8) : 0) + (section.text.includes(word) ? 1 : 0);
+      const points = (heading.startsWith(word) ? 3 : 0) + (heading.includes(word) ? 5 : 0) + (section.page.includes(word) ? 2 : 0) + (section.text.includes(word) ? 1 : 0);
       if (points === 0) return 0;
       sum += points;
     }
-    const phrase = words.join(' ');
-    if (section.title.includes(phrase) || section.page.includes(phrase)) sum += 2;
-    if (section.text.includes(phrase)) sum += 1;
-    return sum;
+    return sum + (section.text.includes(words.join(' ')) ? 1 : 0);
   }
 
   // marked returns an element with the text, in which the words are marked.
