@@ -10,9 +10,9 @@ var (
 	Relative   = relative
 )
 
-// ReadPage converts a page of a repository that has no other pages.
-func ReadPage(root, path string) (body string, err error) {
-	p, err := readPage(path, &linker{root: root, pages: map[string]bool{path: true}, images: map[string]bool{}})
+// ReadPage converts a page of a repository that has one other page.
+func ReadPage(root, path, other string) (body string, err error) {
+	p, err := readPage(path, &linker{root: root, pages: map[string]bool{path: true, other: true}, images: map[string]bool{}})
 	if err != nil {
 		return "", err
 	}

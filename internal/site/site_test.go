@@ -118,7 +118,7 @@ func checkTarget(documents map[string]*document, from, target string) string {
 		return "the site has no such file"
 	case info.IsDir():
 		return "a folder has no index without a server"
-	case anchored && !documents[to].ids[anchor]:
+	case anchored && (documents[to] == nil || !documents[to].ids[anchor]):
 		return "the page has no such heading"
 	}
 	return ""
@@ -239,6 +239,9 @@ func TestMarkdown(t *testing.T) {
 		{"## Twice\n## Twice", `<h2 id="twice-1">`},
 		{"[x](#twice)", `<a href="#twice">`},
 		{"[x](page.md#x)", `<a href="page.html#x">`},
+		{"## Ein [Maß](page.md)", `<h2 id="ein-maß">`},
+		{"[x](topic)", `<a href="topic/index.html">`},
+		{"[x](topic/README.md#y)", `<a href="topic/index.html#y">`},
 		{"[x](../main.go)", `<a href="https://github.com/refold-io/refold/blob/main/main.go">`},
 		{"[x](../main.go#L7)", `<a href="https://github.com/refold-io/refold/blob/main/main.go#L7">`},
 		{"[x](../docs)", `<a href="https://github.com/refold-io/refold/tree/main/docs">`},
@@ -255,7 +258,7 @@ func TestMarkdown(t *testing.T) {
 		{"<!-- run -->\n```sh\nls\n```", "<p>x</p>\n<pre"},
 	} {
 		dir := repository(t, map[string]string{"docs/page.md": "# Title\n\nx\n\n" + c.markdown + "\n", "main.go": ""})
-		body, err := site.ReadPage(dir, "docs/page.md")
+		body, err := site.ReadPage(dir, "docs/page.md", "docs/topic/README.md")
 		if err != nil || !strings.Contains(body, c.want) {
 			t.Errorf("%q is %q, %v, want %q", c.markdown, body, err, c.want)
 		}
@@ -271,7 +274,7 @@ func TestMistakesInPages(t *testing.T) {
 		"x\n":                         "does not begin with a title",
 		"## Small\n\n# Title later\n": "does not begin with a title",
 	} {
-		if _, err := site.ReadPage(repository(t, map[string]string{"page.md": text}), "page.md"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := site.ReadPage(repository(t, map[string]string{"page.md": text}), "page.md", ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %q", text, err, want)
 		}
 	}
