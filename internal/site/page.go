@@ -5,13 +5,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
+	"github.com/alecthomas/chroma/v2"
+	chromahtml "github.com/alecthomas/chroma/v2/formatters/html"
+	"github.com/alecthomas/chroma/v2/lexers"
+	"github.com/alecthomas/chroma/v2/styles"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -208,4 +215,130 @@ func each(node ast.Node, f func(ast.Node)) {
 		}
 		return ast.WalkContinue, nil
 	})
+}
+
+// repository is the address of files that are not pages of the site. "blob" or "tree" follows.
+const repository = "https://github.com/refold-io/refold/"
+
+var scheme = regexp.MustCompile(`^[a-z]+:`)
+
+// linker maps the links of Markdown files to links of the site.
+type linker struct {
+	root   string          // the directory of the repository
+	pages  map[string]bool // by the path of their Markdown file
+	images map[string]bool // collects the paths of the images that the pages show
+}
+
+// link returns where a link leads: to a page of the site, or to a file in the repository.
+func (l *linker) link(from, target string) (string, error) {
+	if scheme.MatchString(target) {
+		return target, nil
+	}
+	file, anchor, anchored := strings.Cut(target, "#")
+	if anchored {
+		anchor = "#" + anchor
+	}
+	if file == "" {
+		return anchor, nil
+	}
+	to := path.Join(path.Dir(from), file)
+	for _, p := range []string{to, path.Join(to, "README.md")} { // a folder is its README
+		if l.pages[p] {
+			return relative(from, htmlPath(p)) + anchor, nil
+		}
+	}
+	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(to)))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: the link to %s: %w", from, target, err)
+	case info.IsDir():
+		return repository + "tree/main/" + to, nil
+	}
+	return repository + "blob/main/" + to + anchor, nil
+}
+
+// image records an image, which has the same path in the site as in the repository.
+func (l *linker) image(from, target string) {
+	l.images[path.Join(path.Dir(from), target)] = true
+}
+
+// htmlPath returns the path of a page in the site.
+func htmlPath(markdown string) string {
+	if path.Base(markdown) == "README.md" {
+		return path.Join(path.Dir(markdown), "index.html")
+	}
+	return strings.TrimSuffix(markdown, ".md") + ".html"
+}
+
+// toRoot returns the relative path from a page to the root of the site, "" or with a slash at its end.
+func toRoot(from string) string {
+	return strings.Repeat("../", strings.Count(from, "/"))
+}
+
+// relative returns the shortest relative path from a page to a file of the site.
+func relative(from, to string) string {
+	dir := path.Dir(from)
+	up := ""
+	for dir != "." && !strings.HasPrefix(to, dir+"/") {
+		dir = path.Dir(dir)
+		up += "../"
+	}
+	if dir != "." {
+		to = strings.TrimPrefix(to, dir+"/")
+	}
+	return up + to
+}
+
+// codeRenderer writes the code of pages.
+type codeRenderer struct{}
+
+// RegisterFuncs registers the renderers for blocks of code and for code in a sentence.
+func (codeRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindFencedCodeBlock, renderBlock)
+	r.Register(ast.KindCodeSpan, renderSpan)
+}
+
+// renderSpan permits line breaks after dots and slashes, because names such as
+// eventsourcing.HostOptions.StashCapacity are wider than the columns of tables.
+func renderSpan(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	text := template.HTMLEscapeString(plain(node, source))
+	_, err := w.WriteString("<code>" + strings.NewReplacer(".", ".<wbr>", "/", "/<wbr>").Replace(text) + "</code>")
+	return ast.WalkSkipChildren, err
+}
+
+// renderBlock writes a fenced code block with a class for each kind of token. assets/site.css has the
+// colours.
+func renderBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	block, ok := node.(*ast.FencedCodeBlock)
+	if !ok || !entering {
+		return ast.WalkContinue, nil
+	}
+	lexer := cmp.Or(lexers.Get(string(block.Language(source))), lexers.Fallback)
+	tokens, err := chroma.Coalesce(lexer).Tokenise(nil, blockText(block, source))
+	if err != nil {
+		return ast.WalkStop, err
+	}
+	// A wide block scrolls, so it must be reachable with the keyboard.
+	if _, err = w.WriteString(`<pre class="chroma" tabindex="0"><code>`); err != nil {
+		return ast.WalkStop, err
+	}
+	if err = chromahtml.New(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(true)).Format(w, styles.Fallback, tokens); err != nil {
+		return ast.WalkStop, err
+	}
+	_, err = w.WriteString("</code></pre>\n")
+	return ast.WalkSkipChildren, err
+}
+
+// blockText returns the lines of a block as they stand in the source.
+func blockText(block ast.Node, source []byte) string {
+	var text strings.Builder
+	lines := block.Lines()
+	for i := range lines.Len() {
+		line := lines.At(i)
+		text.Write(line.Value(source))
+	}
+	return text.String()
 }
