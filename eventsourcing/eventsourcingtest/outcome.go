@@ -18,6 +18,7 @@ import (
 type Outcome[E, R any] struct {
 	t       testing.TB
 	command any
+	stated  bool // Stores was called
 
 	// Events are the events that were stored since the command was sent.
 	Events []E
@@ -74,6 +75,7 @@ func (k *Kit[S, E]) next() uint64 {
 // Stores reports an error unless exactly these events were stored, in this order.
 func (o *Outcome[E, R]) Stores(want ...E) *Outcome[E, R] {
 	o.t.Helper()
+	o.stated = true
 	same := len(o.Events) == len(want)
 	for i := 0; same && i < len(want); i++ {
 		same = equal(o.Events[i], want[i])
@@ -111,7 +113,8 @@ func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
 }
 
 // Fails reports an error unless the command failed with an error that matches the target, such as a
-// Refusal, and stored nothing.
+// Refusal. Unless Stores was called before, it also reports an error if an event was stored. A partner
+// of a saga stores its refusal: When(kit, charge).Stores(refused).Fails(errNotEnough).
 func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
 	o.t.Helper()
 	if o.Err == nil {
@@ -119,7 +122,10 @@ func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
 	} else if !errors.Is(o.Err, target) {
 		o.t.Errorf("%s fails: %v\nwant the error %q", o, o.Err, target)
 	}
-	return o.Stores()
+	if !o.stated {
+		o.StoresNothing()
+	}
+	return o
 }
 
 func (o *Outcome[E, R]) String() string { return fmt.Sprintf("%T%+v", o.command, o.command) }
