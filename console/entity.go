@@ -128,15 +128,18 @@ func numberOf(r *http.Request, name string) (n uint64, ok bool, err error) {
 	return n, true, nil
 }
 
-// timeOf returns a field of the query as a time in UTC.
+// fieldTime is the layout of times in the fields of the filters, in UTC.
+const fieldTime = "2006-01-02T15:04:05"
+
+// timeOf returns a field of the query as a time in UTC, in whole seconds.
 func timeOf(r *http.Request, name string) (t time.Time, err error) {
 	text := r.FormValue(name)
 	if text == "" {
 		return t, nil
 	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano, "2006-01-02"} {
+	for _, layout := range []string{fieldTime, "2006-01-02T15:04", time.RFC3339Nano, "2006-01-02"} {
 		if t, err = time.Parse(layout, text); err == nil {
-			return t, nil
+			return t.UTC().Truncate(time.Second), nil
 		}
 	}
 	return t, fmt.Errorf("%s=%q is no time such as 2026-01-31T15:04:05", name, text)
@@ -191,6 +194,13 @@ func (c *Console) loadHistory(ctx context.Context, r *http.Request, d *entityDat
 	q.Since, errs[0] = timeOf(r, "since")
 	q.Until, errs[1] = timeOf(r, "until")
 	q.From, _, errs[2] = numberOf(r, "from")
+	if !q.Since.IsZero() {
+		f.Since = q.Since.Format(fieldTime)
+	}
+	if !q.Until.IsZero() {
+		f.Until = q.Until.Format(fieldTime)
+		q.Until = q.Until.Add(time.Second - 1) // the page shows whole seconds
+	}
 	page, err := c.inspect.Events(ctx, "", q)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,7 @@ func accountType() eventsourcing.Type[account, event] {
 type bank struct {
 	tb      testing.TB
 	journal *inmem.Journal
+	now     atomic.Pointer[time.Time] // the time of events, nil for the present
 	db      store.DB
 	runtime *eventsourcing.Runtime
 	ref     func(id string) eventsourcing.Ref[account]
@@ -80,7 +82,7 @@ func newBank(tb testing.TB) *bank {
 	b := &bank{tb: tb, journal: inmem.NewJournal()}
 	b.db = store.Of(b.journal, inmem.NewSnapshotStore())
 	var err error
-	if b.runtime, err = eventsourcing.Open(eventsourcing.Config{Store: b.db}); err != nil {
+	if b.runtime, err = eventsourcing.Open(eventsourcing.Config{Store: b.db, Now: b.clock}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
@@ -94,6 +96,13 @@ func newBank(tb testing.TB) *bank {
 	}
 	b.ref = accounts.Ref
 	return b
+}
+
+func (b *bank) clock() time.Time {
+	if now := b.now.Load(); now != nil {
+		return *now
+	}
+	return time.Now()
 }
 
 func (b *bank) deposit(id string, amounts ...int) {
@@ -230,6 +239,27 @@ func TestHistory(t *testing.T) {
 	contains(t, "filter by type", text(page), "No event matches.")
 	page, _ = web.page("/entities/account%7C7?until=2001-01-01T00:00:00")
 	contains(t, "filter by time", text(page), "No event matches.")
+}
+
+// The filters by time contain whole seconds, as the page shows them.
+func TestHistoryByTime(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	at := time.Date(2026, 1, 31, 15, 4, 5, 700_000_000, time.UTC)
+	b.now.Store(&at)
+	b.deposit("7", 10)
+	web := b.browse()
+	for query, found := range map[string]bool{
+		"since=2026-01-31T15:04:05": true, "since=2026-01-31T15:04:06": false, "until=2026-01-31T15:04:05": true, "until=2026-01-31T15:04:04": false,
+		"since=2026-01-31T16:04:05%2B01:00": true, "since=2026-01-31T14:04:06-01:00": false, "since=2026-01-31T15:04": true, "since=2026-02-01": false,
+	} {
+		page, _ := web.page("/entities/account%7C7?" + query)
+		if n := strings.Count(page, `<details class="event"`); (n == 1) != found {
+			t.Errorf("the filter %s finds %d events, want the event: %v", query, n, found)
+		}
+	}
+	page, _ := web.page("/entities/account%7C7?since=2026-01-31T16:04:05.9%2B01:00")
+	contains(t, "field", page, `name="since" value="2026-01-31T15:04:05"`)
 }
 
 // A journal contains an event that cannot be decoded, and one of a type that the program does not
@@ -576,5 +606,14 @@ func TestTail(t *testing.T) {
 	page, _ = again.page(strings.ReplaceAll(resume[1], "&amp;", "&"))
 	if strings.Count(page, "data-id=\"account|2\"") != 1 || strings.Count(page, "data-id=\"account|3\"") != 1 || strings.Contains(page, "data-id=\"account|1\"") {
 		t.Errorf("the resumed tail is %s, want the accounts 2 and 3 once", text(page))
+	}
+	page, _ = web.page("/tail")
+	later := regexp.MustCompile(`id="resume-link" href="([^"]+)"`).FindStringSubmatch(page)
+	b.deposit("4", 40)
+	b.deposit("5", 50)
+	_ = web.await("/tail", "account|5") // the console has these events in memory
+	page, _ = web.page(strings.ReplaceAll(later[1], "&amp;", "&"))
+	if ids := regexp.MustCompile(`data-id="[^"]+"`).FindAllString(page, -1); !slices.Equal(ids, []string{`data-id="account|5"`, `data-id="account|4"`}) {
+		t.Errorf("the tail after the accounts 2 and 3 has the events %v, want those of the accounts 5 and 4", ids)
 	}
 }

@@ -311,8 +311,9 @@ func (c *Console) loadNodes(_ context.Context, _ *http.Request, v *view) error {
 
 // tail is the shared memory of new events.
 type tail struct {
+	begun bool
 	next  journal.Offset // after all pages
-	read  time.Time
+	poll  time.Time      // the last one that needed new events
 	pages []tailPage
 	count uint64
 }
@@ -321,13 +322,13 @@ type tail struct {
 type tailPage struct {
 	nr     uint64
 	events []inspect.EventView
-	next   journal.Offset
+	from   journal.Offset // before the events
 }
 
 const (
 	maxTailPages = 50
 	maxTailReads = 5 // per poll
-	// tailGap is the time without a stream after which the tail begins at the end again.
+	// tailGap is the time without a poll after which the tail begins at the end again.
 	tailGap = time.Minute
 )
 
@@ -335,14 +336,17 @@ const (
 func (c *Console) follow(ctx context.Context, t *tail, p *picture) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if p.At.Sub(t.read) > tailGap {
-		t.next, t.pages = "", nil
+	idle := p.At.Sub(t.poll)
+	if t.poll = p.At; idle > tailGap {
+		t.begun, t.pages = false, nil
+	}
+	if !t.begun {
 		page, err := c.inspect.Tail(ctx, "", inspect.TailQuery{FromEnd: true})
 		if err != nil {
 			p.TailProblem = err.Error()
 			return
 		}
-		t.next = page.Next
+		t.begun, t.next = true, page.Next
 	}
 	for range maxTailReads {
 		page, err := c.inspect.Tail(ctx, "", inspect.TailQuery{After: t.next, Limit: 200})
@@ -350,12 +354,12 @@ func (c *Console) follow(ctx context.Context, t *tail, p *picture) {
 			p.TailProblem = err.Error()
 			break
 		}
-		t.next, t.read = page.Next, p.At
 		if len(page.Events) > 0 {
 			t.count++
-			t.pages = append(t.pages, tailPage{t.count, page.Events, page.Next})
+			t.pages = append(t.pages, tailPage{t.count, page.Events, t.next})
 			t.pages = t.pages[max(0, len(t.pages)-maxTailPages):]
 		}
+		t.next = page.Next
 		if !page.More {
 			break
 		}
@@ -368,15 +372,29 @@ type tailState struct {
 	begun bool
 	after journal.Offset // the position to resume from, then that of the last event
 	page  uint64         // the number of the last page
-	rows  []inspect.EventView
+	rows  []tailRow
 	seen  map[string]bool // the events of the last rows, because a resumed stream reads some twice
+}
+
+type tailRow struct {
+	inspect.EventView
+
+	from journal.Offset // a position before the event
+}
+
+// origin is the position from which another stream reads the events of the page and all later ones.
+func (s *tailState) origin() journal.Offset {
+	if len(s.rows) > 0 {
+		return s.rows[0].from
+	}
+	return s.after
 }
 
 type tailData struct {
 	Type, Tag, ID string
 	Types         []string
 	// Rows are the events, newest first.
-	Rows []inspect.EventView
+	Rows []tailRow
 	// After is the position of a stream that begins with this page.
 	After journal.Offset
 	// Limit is the number of events that a page keeps.
@@ -392,19 +410,24 @@ func (c *Console) loadTail(ctx context.Context, r *http.Request, v *view) error 
 	if s == nil {
 		s = &tailState{}
 	}
+	if s.seen == nil {
+		s.seen, s.after = map[string]bool{}, cmp.Or(s.after, journal.Offset(r.FormValue("after")))
+	}
 	if !s.begun {
-		if s.begun, s.seen, s.after = true, map[string]bool{}, cmp.Or(s.after, journal.Offset(r.FormValue("after"))); s.after != "" {
-			if err := c.resume(ctx, s, d); err != nil {
+		if s.after != "" {
+			if err := c.resume(ctx, s, d); err != nil { // the next call continues
 				return err
 			}
+			s.page = p.tailCount // resume has read these pages
 		}
+		s.begun = true
 	}
 	for i := range p.Tail {
 		if page := &p.Tail[i]; page.nr > s.page {
-			s.add(page.events, d)
+			s.add(page.events, page.from, d)
 		}
 	}
-	if p.tailNext != "" {
+	if p.tailCount > s.page || s.after == "" {
 		s.page, s.after = p.tailCount, p.tailNext
 	}
 	d.After = s.after
@@ -432,8 +455,8 @@ func (c *Console) resume(ctx context.Context, s *tailState, d *tailData) error {
 		if err != nil {
 			return err
 		}
-		s.after = page.Next
-		if s.add(page.Events, d); !page.More {
+		s.add(page.Events, s.after, d)
+		if s.after = page.Next; !page.More {
 			return nil
 		}
 	}
@@ -446,8 +469,8 @@ func typesOf(name string) []string {
 	return []string{name}
 }
 
-// add appends the events that match the filters.
-func (s *tailState) add(events []inspect.EventView, d *tailData) {
+// add appends the events after a position that match the filters.
+func (s *tailState) add(events []inspect.EventView, from journal.Offset, d *tailData) {
 	for i := range events {
 		e := &events[i]
 		key := e.ID + "\x00" + strconv.FormatUint(e.Nr, 10)
@@ -456,7 +479,7 @@ func (s *tailState) add(events []inspect.EventView, d *tailData) {
 			continue
 		}
 		s.seen[key] = true
-		s.rows = append(s.rows, *e)
+		s.rows = append(s.rows, tailRow{*e, from})
 	}
 	if len(s.seen) > 20*maxTailRows { // events that are read twice follow each other closely
 		clear(s.seen)

@@ -247,7 +247,7 @@ func (c *Console) compose(events *bytes.Buffer, r *http.Request, u user, p *page
 		}
 		sent[part] = text
 		fmt.Fprintf(events, "event: %s\n", part)
-		if id := string(state.after); part == "live" && id != "" && !strings.ContainsAny(id, "\r\n\x00") {
+		if id := string(state.origin()); part == "live" && id != "" && !strings.ContainsAny(id, "\r\n\x00") {
 			fmt.Fprintf(events, "id: %s\n", id)
 		}
 		for line := range strings.Lines(text) {

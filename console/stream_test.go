@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,76 @@ func TestCloseEndsResumedTail(t *testing.T) {
 		all.Wait()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the stream ended %v after Close, want at most 1 s", took)
+		}
+	})
+}
+
+// failing fails the requests that contain a text while it is broken, and counts them.
+type failing struct {
+	*nodes
+
+	broken atomic.Bool
+	text   string
+	asked  atomic.Int32
+}
+
+func (f *failing) Ask(ctx context.Context, cluster string, right transport.AdminRight, node string, request []byte) ([]byte, error) {
+	if strings.Contains(string(request), f.text) {
+		f.asked.Add(1)
+	}
+	if f.broken.Load() {
+		return nil, errors.New("no node answers")
+	}
+	return f.nodes.Ask(ctx, cluster, right, node, request)
+}
+
+// A tail whose nodes do not answer for minutes continues after its last event.
+func TestTailContinuesAfterOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		admin := &failing{nodes: newNodes(), text: `"from_end":true`}
+		admin.set("inspect tail", `{"tail":{"next":"7"}}`)
+		c := open(t, console.Options{Admin: admin, Authorize: anyone})
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		w := openStream(ctx, c, "/stream?page=tail", &all)
+		time.Sleep(time.Minute)
+		admin.broken.Store(true)
+		time.Sleep(5 * time.Minute)
+		admin.broken.Store(false)
+		time.Sleep(time.Minute)
+		leave()
+		all.Wait()
+		if n := admin.asked.Load(); n != 1 {
+			t.Errorf("the tail began %d times at the end of the journal, want once", n)
+		}
+		if !strings.Contains(w.Body.String(), "no node answers") {
+			t.Error("the stream does not contain the outage")
+		}
+	})
+}
+
+// A tail whose old events cannot be read at first reads them later.
+func TestTailResumesAfterFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		admin := &failing{nodes: newNodes(), text: `"after":"3"`}
+		admin.set("inspect tail", `{"tail":{"next":"7"}}`)
+		admin.broken.Store(true)
+		c := open(t, console.Options{Admin: admin, Authorize: anyone})
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		_ = openStream(ctx, c, "/stream?page=tail&after=3", &all)
+		time.Sleep(9 * time.Second)
+		if n := admin.asked.Load(); n != 5 {
+			t.Errorf("the stream has tried %d times to read the events, want once per poll", n)
+		}
+		admin.broken.Store(false)
+		time.Sleep(time.Minute)
+		leave()
+		all.Wait()
+		if n := admin.asked.Load(); n != 6 {
+			t.Errorf("the stream has read its first page after %d requests, want 6", n)
 		}
 	})
 }

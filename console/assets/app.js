@@ -10,18 +10,33 @@
   // Times are rendered in UTC. The browser shows them in its own zone if the user prefers it.
   const local = () => { try { return localStorage.getItem("refold-times") === "local"; } catch { return false; } };
   const pad = (n, digits = 2) => String(n).padStart(digits, "0");
+  const day = (at) => at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate());
+  const clock = (at) => pad(at.getHours()) + ":" + pad(at.getMinutes()) + ":" + pad(at.getSeconds());
   function times(from) {
     for (const t of all("time[data-format]", from)) {
       if (!t.dataset.utc) t.dataset.utc = t.textContent;
       const at = new Date(t.getAttribute("datetime"));
-      const clock = pad(at.getHours()) + ":" + pad(at.getMinutes()) + ":" + pad(at.getSeconds());
-      const day = at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate());
-      t.textContent = !local() ? t.dataset.utc : t.dataset.format === "clock" ? clock : day + " " + clock;
+      t.textContent = !local() ? t.dataset.utc : t.dataset.format === "clock" ? clock(at) : day(at) + " " + clock(at);
       t.title = t.getAttribute("datetime");
+    }
+    for (const f of all("input[type=datetime-local]", from)) {
+      if (f.dataset.utc === undefined) f.dataset.utc = f.defaultValue;
+      const at = new Date(f.dataset.utc + "Z");
+      f.value = local() && f.dataset.utc ? day(at) + "T" + clock(at) : f.dataset.utc;
+      find(".zone", f.closest("label")).textContent = local() ? "local" : "UTC";
     }
     const button = find("#tz");
     if (button) button.textContent = local() ? "Times: local" : "Times: UTC";
   }
+
+  // Requests contain UTC.
+  document.addEventListener("input", (e) => {
+    const f = e.target;
+    if (f.type === "datetime-local") f.dataset.utc = local() && f.value ? new Date(f.value).toISOString().slice(0, 19) : f.value;
+  });
+  document.addEventListener("formdata", (e) => {
+    for (const f of all("input[type=datetime-local]", e.target)) e.formData.set(f.name, f.dataset.utc);
+  });
 
   // Charts.
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
@@ -57,6 +72,7 @@
     }
   }
   function restore(part) {
+    unfold(part);
     if (!before) return;
     for (const id of before.open) { const d = document.getElementById(id); if (d) d.open = true; }
     for (const id of before.shut) { const d = document.getElementById(id); if (d) d.open = false; }
@@ -73,6 +89,12 @@
     }
     before = null;
   }
+  // A page that is unfolded also unfolds the parts that it loads later.
+  let unfolded = false;
+  const json = "details.event, details.j";
+  function unfold(part) {
+    if (unfolded) for (const d of all(json, part)) d.open = true;
+  }
   const fresh = (part) => { times(part); charts(part); };
 
   // A stream that ends connects again. The extension for streams would log each end as an error of the page.
@@ -83,9 +105,12 @@
   }
   if (window.htmx) htmx.createEventSource = (url) => {
     const listeners = [];
-    let source = null, timer = 0, pause = 500, closed = false;
+    let source = null, timer = 0, pause = 500, closed = false, last = "";
     const connect = () => {
-      source = new EventSource(url);
+      const from = new URL(url, location.href);
+      if (last) from.searchParams.set("after", last); // the browser sends the last ID only if it connects again itself
+      source = new EventSource(from);
+      source.addEventListener("live", (e) => { last = e.lastEventId || last; });
       for (const [name, listener] of listeners) source.addEventListener(name, listener);
       source.onopen = () => { pause = 500; };
       source.onerror = () => {
@@ -154,6 +179,7 @@
     }, true);
     const mark = () => {
       for (const row of all("#history-rows > li[data-nr]")) row.classList.toggle("current", row.dataset.nr === at.value);
+      find(".filters [name=at]").value = at.value; // a filter keeps the event
     };
     document.addEventListener("htmx:configRequest", (e) => { if (e.target === slider && !at.value) e.preventDefault(); });
     document.addEventListener("htmx:afterSwap", (e) => { if (e.target.id === "moment") find("#permalink").href = location.pathname + location.search; else mark(); });
@@ -170,21 +196,20 @@
   const dialog = find("#dialog");
   document.addEventListener("htmx:afterSwap", (e) => {
     if (e.target.id === "dialog-body" && dialog && !dialog.open) dialog.showModal();
+    unfold(e.target);
     fresh(e.target);
   });
   document.addEventListener("click", (e) => {
     const close = e.target.closest("[data-close]");
     if (close && dialog && dialog.open && dialog.contains(close)) { e.preventDefault(); dialog.close(); }
     if (e.target.id === "tz") { try { localStorage.setItem("refold-times", local() ? "utc" : "local"); } catch { /* the choice is lost with the page */ } times(); }
-    const unfold = e.target.closest("[data-unfold]");
-    if (unfold) { e.preventDefault(); toggle(unfold); }
+    const button = e.target.closest("[data-unfold]");
+    if (button) {
+      unfolded = !unfolded;
+      for (const d of all(json, find("#main"))) d.open = unfolded;
+      button.setAttribute("aria-pressed", String(unfolded));
+    }
   });
-  function toggle(button) {
-    const folded = all("details", document.getElementById(button.dataset.unfold));
-    const open = folded.some((d) => !d.open);
-    for (const d of folded) d.open = open;
-    button.setAttribute("aria-pressed", String(open));
-  }
 
   // The keyboard.
   let prefix = 0;
@@ -199,7 +224,12 @@
     const press = (selector) => { const b = find(selector); if (b) { e.preventDefault(); b.click(); } };
     switch (e.key) {
       case "g": prefix = Date.now(); break;
-      case "/": { const s = find("input[type=search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } break; }
+      case "/": {
+        const field = find("input[type=search]"), folded = field && field.closest("details");
+        if (folded) folded.open = true;
+        if (field) { e.preventDefault(); field.focus(); field.select(); }
+        break;
+      }
       case "?": { const k = find("#keys"); if (k) { e.preventDefault(); k.showModal(); } break; }
       case "u": press("[data-unfold]"); break;
       case "ArrowLeft": if (e.target.type !== "range") press("#previous"); break;
