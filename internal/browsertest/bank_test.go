@@ -148,6 +148,15 @@ func TestBank(t *testing.T) {
 	b.click("#transfer-submit")
 	b.wait(`document.querySelector('.transfer[data-state="completed"]')`)
 	b.wait(balanceIs("alice", "90.00"))
+	b.press("#again-submit")
+	b.wait(`document.getElementById("sent")?.textContent === "2"`)
+	if stored := eval[string](b, `document.getElementById("stored").textContent`); stored != "1" {
+		t.Errorf("a transfer that was sent twice is stored %s times, want once", stored)
+	}
+	b.fill("transfer-account", "alice", "transfer-to", "nobody", "transfer-amount", "5.00", "transfer-currency", "USD")
+	b.click("#transfer-submit")
+	b.wait(`document.querySelector('.transfer[data-state="refunded"]')`)
+	b.wait(balanceIs("alice", "90.00"))
 	b.check("a transfer")
 
 	b.open(bank.url + "/?account=alice")
@@ -217,7 +226,7 @@ func (b *browser) slide() (balances []string) {
 	b.tb.Helper()
 	for i := range eval[int](b, `+document.getElementById("account").dataset.last`) {
 		n := i + 1
-		b.run(set("asof", n))
+		b.run(set("#asof", n))
 		b.wait(fmt.Sprintf(`document.getElementById("account").dataset.at === "%d"`, n))
 		balances = append(balances, eval[string](b, `document.getElementById("account").dataset.balance`))
 	}

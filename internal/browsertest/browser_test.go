@@ -22,10 +22,12 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // axe checks the accessibility of a page: axe-core 4.14.1, see testdata/axe/LICENSE.
@@ -174,6 +176,35 @@ func (b *browser) confirm(selector string) {
 	b.wait(`!document.querySelector("#dialog[open]")`)
 }
 
+// keys types keys into the element with the focus.
+func (b *browser) keys(keys string) {
+	b.tb.Helper()
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		for _, r := range keys {
+			events := kb.Encode(r)
+			if len(events) == 3 { // one event like that of a keyboard, so that a page can prevent the text
+				events[0].Text, events[0].UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+				events = slices.Delete(events, 1, 2)
+			}
+			for _, event := range events {
+				if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, *event); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// zone sets the time zone of the browser.
+func (b *browser) zone(name string) {
+	b.tb.Helper()
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+		return err
+	}))
+}
+
 // fill sets the fields of a form, by their IDs.
 func (b *browser) fill(fields ...string) {
 	b.tb.Helper()
@@ -212,9 +243,14 @@ func (b *browser) wait(expression string) {
 // schemes are the colour schemes in which each page is checked.
 var schemes = []string{"light", "dark"}
 
+// scheme sets the colour scheme, and disables animations, so that images show their end.
 func (b *browser) scheme(name string) {
 	b.tb.Helper()
-	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}
+	b.media(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: name}, &emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
+}
+
+func (b *browser) media(features ...*emulation.MediaFeature) {
+	b.tb.Helper()
 	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 		return err
@@ -244,8 +280,15 @@ func (b *browser) violations(colours bool) []violation {
 
 // inspect requires that a page has no serious violation of axe in any colour scheme, is not wider
 // than its window, and that no element comes from a hostile text. It takes images of the pages that
-// images lists.
+// images lists. It also requires that the browser has reported no problem.
 func (b *browser) inspect(name string) {
+	b.tb.Helper()
+	b.examine(name)
+	b.check("page " + name)
+}
+
+// examine is inspect for a page of which the browser may report problems.
+func (b *browser) examine(name string) {
 	b.tb.Helper()
 	if n := eval[int](b, `document.querySelectorAll('script:not([src]), img[src="x"]').length`); n != 0 {
 		b.tb.Errorf("%s has %d elements that come from a text", name, n)
@@ -265,7 +308,6 @@ func (b *browser) inspect(name string) {
 			b.picture(name, scheme)
 		}
 	}
-	b.check("page " + name)
 }
 
 // shows waits until a page contains a text.
