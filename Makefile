@@ -102,7 +102,7 @@ ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 endif
 ifeq ($(PKG),./...)
 	@echo '== the documentation site'
-	go -C internal/site test -vet=off -ldflags=-w -shuffle=on .
+	go -C internal/site test -ldflags=-w -shuffle=on .
 	@echo '== the console and the page of the bank in a headless Chromium (images in $(IMAGES))'
 	$(BROWSERTEST) .
 endif

@@ -68,13 +68,13 @@ func generate(root, out string) error {
 	}
 	var pages []*page
 	for _, e := range entries {
-		p, err := readPage(e.Path, links)
-		if err != nil {
-			return err
+		p, mistake := readPage(e.Path, links)
+		if mistake != nil {
+			return mistake
 		}
 		pages = append(pages, p)
 	}
-	if err = os.RemoveAll(out); err != nil {
+	if err = os.RemoveAll(out); err != nil { //nolint:gosec // the folder that the caller names
 		return err
 	}
 	for i := range pages {
@@ -149,7 +149,7 @@ func writePage(out string, groups []group, entries []entry, pages []*page, numbe
 // copyFiles copies the images of the pages and the assets.
 func copyFiles(root, out string, images map[string]bool) error {
 	for image := range images {
-		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(image)))
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(image))) //nolint:gosec // a file of the repository
 		if err != nil {
 			return err
 		}

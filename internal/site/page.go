@@ -277,16 +277,15 @@ func toRoot(from string) string {
 
 // relative returns the shortest relative path from a page to a file of the site.
 func relative(from, to string) string {
-	dir := path.Dir(from)
-	up := ""
+	dir, up := path.Dir(from), 0
 	for dir != "." && !strings.HasPrefix(to, dir+"/") {
 		dir = path.Dir(dir)
-		up += "../"
+		up++
 	}
 	if dir != "." {
 		to = strings.TrimPrefix(to, dir+"/")
 	}
-	return up + to
+	return strings.Repeat("../", up) + to
 }
 
 // codeRenderer writes the code of pages.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		if dir, err = os.MkdirTemp("", "refold-site-"); err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		return m.Run()
 	}())
 }

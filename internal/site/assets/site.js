@@ -46,7 +46,7 @@
     const heading = section.title || section.page; // the first section of a page has no title
     let sum = 0;
     for (const word of words) {
-      const points = (heading.startsWith(word) ? 3 : 0) + (heading.includes(word) ? 5 : 0) + (section.page.includes(word) ? 2 : 0) + (section.text.includes(word) ? 1 : 0);
+      const points = (heading.startsWith(word) ? 3 : 0) + (heading.includes(word) ? 5 : 0) + (section.title && section.page.includes(word) ? 2 : 0) + (section.text.includes(word) ? 1 : 0);
       if (points === 0) return 0;
       sum += points;
     }
