@@ -23,6 +23,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -85,7 +86,7 @@ func generate(root, out string) error {
 	if err = copyFiles(root, out, links.images); err != nil {
 		return err
 	}
-	return writeIndex(out, pages)
+	return writeIndex(out, groups, pages)
 }
 
 func flatten(groups []group) []entry {
@@ -100,6 +101,7 @@ func flatten(groups []group) []entry {
 type view struct {
 	*page
 	Groups         []group
+	Group          string // the title of the page's group
 	Previous, Next *entry // nil at the ends
 }
 
@@ -117,18 +119,19 @@ func (v view) Source() string { return repository + "blob/main/" + v.Path }
 
 // Open reports whether the sidebar shows the entries of a group. The decisions are many, so the
 // sidebar shows them only beside a decision.
-func (v view) Open(g group) bool {
-	for _, e := range g.Entries {
-		if e.Path == v.Path {
-			return true
-		}
-	}
-	return g.Title != "Decisions"
+func (v view) Open(g group) bool { return g.Title == v.Group || g.Title != "Decisions" }
+
+// groupOf returns the title of the group of a page.
+func groupOf(groups []group, path string) string {
+	i := slices.IndexFunc(groups, func(g group) bool {
+		return slices.ContainsFunc(g.Entries, func(e entry) bool { return e.Path == path })
+	})
+	return groups[i].Title
 }
 
 // writePage writes the page with a number.
 func writePage(out string, groups []group, entries []entry, pages []*page, number int) error {
-	v := view{page: pages[number], Groups: groups}
+	v := view{page: pages[number], Groups: groups, Group: groupOf(groups, pages[number].Path)}
 	if number > 0 {
 		v.Previous = &entries[number-1]
 	}
@@ -172,6 +175,7 @@ func copyFiles(root, out string, images map[string]bool) error {
 // record is a section in the index of the search.
 type record struct {
 	URL   string `json:"url"` // from the root of the site
+	Group string `json:"group"`
 	Page  string `json:"page"`
 	Title string `json:"title"` // of the section, "" at the beginning of the page
 	Text  string `json:"text"`
@@ -179,11 +183,11 @@ type record struct {
 
 // writeIndex writes the index of the search. It is a script, because a page that was opened from a
 // folder may load scripts but no other files.
-func writeIndex(out string, pages []*page) error {
+func writeIndex(out string, groups []group, pages []*page) error {
 	var records []record
 	for _, p := range pages {
 		for i, s := range p.Sections {
-			r := record{URL: htmlPath(p.Path), Page: p.Title, Text: s.Text}
+			r := record{URL: htmlPath(p.Path), Group: groupOf(groups, p.Path), Page: p.Title, Text: s.Text}
 			if i > 0 {
 				r.URL += "#" + s.Anchor
 				r.Title = s.Title

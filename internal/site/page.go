@@ -104,15 +104,20 @@ func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 // Put records an anchor that a page sets itself. No page can.
 func (a anchors) Put([]byte) {}
 
-// dropComments removes the comments above code blocks. Other HTML is a mistake.
+// dropComments removes the comments above code blocks. It marks the blocks that a comment calls
+// output. Other HTML is a mistake.
 func dropComments(path string, document ast.Node, source []byte) error {
 	var comments []ast.Node
 	var mistakes []error
 	each(document, func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.HTMLBlock:
-			if html := blockText(n, source); !strings.HasPrefix(html, "<!--") {
+			html := strings.TrimSpace(blockText(n, source))
+			if !strings.HasPrefix(html, "<!--") {
 				mistakes = append(mistakes, fmt.Errorf("%s: the site has no raw HTML: %s", path, html))
+			}
+			if next := n.NextSibling(); next != nil && html == "<!-- output -->" {
+				next.SetAttributeString("class", "chroma output")
 			}
 			comments = append(comments, n)
 		case *ast.RawHTML:
@@ -321,7 +326,11 @@ func renderBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) 
 		return ast.WalkStop, err
 	}
 	// A wide block scrolls, so it must be reachable with the keyboard.
-	if _, err = w.WriteString(`<pre class="chroma" tabindex="0"><code>`); err != nil {
+	class := "chroma"
+	if marked, ok := block.AttributeString("class"); ok {
+		class = fmt.Sprint(marked)
+	}
+	if _, err = fmt.Fprintf(w, `<pre class="%s" tabindex="0"><code>`, class); err != nil {
 		return ast.WalkStop, err
 	}
 	if err = chromahtml.New(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(true)).Format(w, styles.Fallback, tokens); err != nil {

@@ -190,7 +190,7 @@ func TestIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var records []struct{ URL, Page, Title, Text string }
+	var records []struct{ URL, Group, Page, Title, Text string }
 	index := strings.TrimSuffix(strings.TrimPrefix(string(script), "window.searchIndex = "), ";\n")
 	if err = json.Unmarshal([]byte(index), &records); err != nil {
 		t.Fatal(err)
@@ -205,13 +205,13 @@ func TestIndex(t *testing.T) {
 	if len(pages) != len(documents) {
 		t.Errorf("the index has %d pages, the site %d", len(pages), len(documents))
 	}
-	found := slices.IndexFunc(records, func(r struct{ URL, Page, Title, Text string }) bool {
+	found := slices.IndexFunc(records, func(r struct{ URL, Group, Page, Title, Text string }) bool {
 		return r.URL == "index.html#a-complete-program"
 	})
 	if found < 0 {
 		t.Fatal("the index lacks a section of the first page")
 	}
-	if r := records[found]; r.Page != "Refold" || r.Title != "A complete program" || !strings.Contains(r.Text, "You need Go 1.26. Save this") || !strings.Contains(r.Text, "es.Ask(") || strings.Contains(r.Text, "from:") {
+	if r := records[found]; r.Group != "Start" || r.Page != "Refold" || r.Title != "A complete program" || !strings.Contains(r.Text, "You need Go 1.26. Save this") || !strings.Contains(r.Text, "es.Ask(") || strings.Contains(r.Text, "from:") {
 		t.Errorf("the section is %+v", r)
 	}
 }
@@ -255,6 +255,7 @@ func TestMarkdown(t *testing.T) {
 		{"```yaml\na: 1\n```", `<span class="nt">a</span>`},
 		{"```text\n<b> x\n```", `&lt;b&gt; x`},
 		{"`a.b/<c>`", `<code>a.<wbr>b/<wbr>&lt;c&gt;</code>`},
+		{"<!-- output -->\n```text\n1\n```", `<pre class="chroma output" tabindex="0">`},
 		{"<!-- run -->\n```sh\nls\n```", "<p>x</p>\n<pre"},
 	} {
 		dir := repository(t, map[string]string{"docs/page.md": "# Title\n\nx\n\n" + c.markdown + "\n", "main.go": ""})

@@ -81,10 +81,12 @@
   }
 
   function result(section, words) {
-    const { url, page, title } = section.record;
+    const { url, group, page, title } = section.record;
     const link = document.createElement('a');
     link.href = html.dataset.root + url;
-    link.append(marked('strong', title ? `${page} › ${title}` : page, words), marked('span', snippet(section, words), words));
+    const place = document.createElement('small');
+    place.textContent = group;
+    link.append(place, marked('strong', title ? `${page} › ${title}` : page, words), marked('span', snippet(section, words), words));
     const item = document.createElement('li');
     item.append(link);
     return item;
