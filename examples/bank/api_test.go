@@ -304,7 +304,7 @@ func TestUnknownHost(t *testing.T) {
 	}
 }
 
-// The bank warns if other machines can reach its API.
+// The bank warns if other machines can reach its API, and its console is read-only.
 func TestServeInPublic(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
@@ -313,7 +313,21 @@ func TestServeInPublic(t *testing.T) {
 	go func() {
 		code <- run(ctx, []string{"serve", "--journal", "inmem:", "--addr", "0.0.0.0:0"}, strings.NewReader(""), out, &errout)
 	}()
-	<-out
+	address, _, _ := strings.Cut(strings.TrimPrefix(<-out, "The bank is open at "), "\n")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", browserAccept)
+	page, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(page.Body)
+	_ = page.Body.Close()
+	if err != nil || !strings.Contains(string(text), "Console (read-only)</a>") {
+		t.Errorf("the page at %s, %v, does not say that the console is read-only: %s", r.URL, err, text)
+	}
 	stop()
 	if got := <-code; got != exitOK || !strings.HasPrefix(errout.String(), "bank: warning: other machines can reach ") {
 		t.Errorf("serve at 0.0.0.0: exit code %d, standard error %q; want %d and a warning", got, errout.String(), exitOK)

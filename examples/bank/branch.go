@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/allocation"
 	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
 )
@@ -101,7 +102,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	m.WatchNode(node)
 	// Transfers continue after a branch has failed: by default, the region keeps an index of the accounts
 	// with pending transfers.
-	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members, Standbys: cfg.standbys}
+	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members, Standbys: cfg.standbys, Strategy: sharding.Pure(measured{})}
 	opts.Host.Supervise = b.supervise
 	if cfg.state == stateDDATA { // by default, the state is in the journal
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{Observer: m.ReplicatorObserver()})
@@ -120,6 +121,14 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
 	return b, nil
 }
+
+// measured gives each branch the same number of shards, and makes the branches measure the load of their
+// shards, which the console shows. The load does not decide: an idle branch that has just started would
+// get no shards from allocation.ByLoad, because the accounts of the example need little time.
+type measured struct{ allocation.LeastShards }
+
+// ReadsLoad requests the measurements.
+func (measured) ReadsLoad() bool { return true }
 
 // supervise decides what follows the failure of an account, and logs the decision. After a panic of a
 // handler the balance is still that of the events, so the account need not be read again. All other

@@ -223,6 +223,18 @@ func (c *chain) until(name, id, subject string) {
 	c.Fatalf("timed out: %s does not show %s of %s, but %s", name, subject, id, last)
 }
 
+// awaitShards waits until a branch hosts shards.
+func (c *chain) awaitShards(name string) {
+	c.Helper()
+	for range 300 {
+		if state, err := c.branches[name].region.State(c.Context()); err == nil && len(state.Shards) > 0 {
+			return
+		}
+		time.Sleep(time.Second) // advances the clock of the synctest bubble
+	}
+	c.Fatalf("timed out: %s hosts no shards", name)
+}
+
 func (c *chain) audit(name string) *auditReport {
 	c.Helper()
 	auditor := *c.branches[name].bank
@@ -469,5 +481,18 @@ func TestBranchWithOtherStore(t *testing.T) {
 			c.Errorf("/ready of a branch with another store: %d %s; want 503 and the field Options.State", w.Code, w.Body)
 		}
 		c.get("branch-1", "/ready")
+	})
+}
+
+// A branch that starts again gets shards, also if no account is used.
+func TestRestartedBranchHostsShards(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		c.openAccounts(30)
+		time.Sleep(time.Hour) // advances the clock of the synctest bubble
+		c.crash("branch-2")
+		c.until("branch-3", id(0), `"status":"open"`)
+		c.open("branch-2")
+		c.awaitShards("branch-2")
 	})
 }

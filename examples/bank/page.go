@@ -60,6 +60,7 @@ type webPage struct {
 	registry *codec.Registry        // the events of accounts
 	logger   *slog.Logger
 	console  *console.Console // or nil
+	readOnly bool             // the console permits no actions
 
 	ledger  pageLedger
 	visited chan struct{} // closed by the first visit
@@ -79,10 +80,12 @@ func openPage(ctx context.Context, ask func() (*bank, string), log *slog.Logger)
 
 const consolePath = "/console/"
 
-// mount adds the console to the page. Like the API, it has no users and no passwords.
-func (p *webPage) mount(admin transport.AdminClient, hosts []string) (err error) {
+// mount adds the console to the page. Like the API, it has no users and no passwords. Therefore it
+// permits actions only if other machines cannot reach the address of the page.
+func (p *webPage) mount(admin transport.AdminClient, addr net.Addr, hosts []string) (err error) {
+	p.readOnly = !local(addr)
 	p.console, err = console.New(console.Options{
-		Admin: admin, Prefix: consolePath, Hosts: hosts, AllowActions: true, Logger: p.logger,
+		Admin: admin, Prefix: consolePath, Hosts: hosts, AllowActions: !p.readOnly, Logger: p.logger,
 		Authorize: func(*http.Request, string) (user string, err error) { return "bank", nil },
 	})
 	if err != nil {
@@ -527,6 +530,7 @@ type pageView struct {
 	Cluster  bool
 	Branches []branchView
 	Console  bool
+	ReadOnly bool // the console permits no actions
 }
 
 // freshRequests are the IDs of the next requests, one for each form.
@@ -625,7 +629,7 @@ func (p *webPage) show(w http.ResponseWriter, r *http.Request, status int, o *ou
 func (p *webPage) view(r *http.Request, o *outcome) *pageView {
 	q := r.URL.Query()
 	v := &pageView{
-		Outcome: o, Console: p.console != nil, Cluster: p.branches != nil,
+		Outcome: o, Console: p.console != nil, ReadOnly: p.readOnly, Cluster: p.branches != nil,
 		Fresh: freshRequests{newRequest(), newRequest(), newRequest(), newRequest()},
 	}
 	selected := q.Get("account")

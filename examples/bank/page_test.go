@@ -10,6 +10,7 @@ import (
 	"html"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
@@ -322,6 +324,33 @@ func TestPageShowsThePast(t *testing.T) {
 	b.shows(b.get("/?account=alice"), `<tr data-event="16">`, "6 earlier events")
 }
 
+// The statement has a running balance, also as of an earlier event.
+func TestPageStatement(t *testing.T) {
+	t.Parallel()
+	b := browse(t, newBank(t, testRates))
+	b.post("/page/open", http.StatusOK, "account", "alice", "owner", "Alice", "currency", "USD")
+	b.post("/page/deposit", http.StatusOK, "account", "alice", "amount", "100", "currency", "USD")
+	b.post("/page/withdraw", http.StatusOK, "account", "alice", "amount", "30", "currency", "USD")
+	b.post("/page/transfer", http.StatusOK, "account", "alice", "to", "nobody", "amount", "20", "currency", "USD")
+	b.await("/?account=alice", `data-transfer="alice/1" data-state="refunded"`)
+	b.post("/page/deposit", http.StatusOK, "account", "alice", "amount", "1234.50", "currency", "USD")
+	row := regexp.MustCompile(`<tr data-event="(\d+)"[^>]*>.*<td class="number (plus|minus)">([^<]*)</td><td class="number">([^<]*)</td>`)
+	all := []string{"1 plus  0.00", "2 plus +100.00 100.00", "3 minus -30.00 70.00", "4 minus -20.00 50.00", "5 plus +20.00 70.00", "6 plus +1,234.50 1,304.50"}
+	for path, events := range map[string]int{"/?account=alice": 6, "/?account=alice&at=4": 4, "/?account=alice&at=1": 1, "/?account=alice&at=5&without=3": 5} {
+		page := b.get(path)
+		var rows []string
+		for _, m := range row.FindAllStringSubmatch(page, -1) {
+			rows = append(rows, html.UnescapeString(strings.Join(m[1:], " ")))
+		}
+		want := slices.Clone(all[:events])
+		slices.Reverse(want) // the latest event comes first
+		if !slices.Equal(rows, want) {
+			t.Errorf("the statement at %s has the rows %q, want %q", path, rows, want)
+		}
+		b.shows(page, fmt.Sprintf(`As of event <output id="asof-number">#%d</output> of 6`, events))
+	}
+}
+
 // The button runs the audit of the command line, one at a time.
 func TestPageAudit(t *testing.T) {
 	t.Parallel()
@@ -394,7 +423,7 @@ func TestPageMountsTheConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = agent.Close() }()
-	if err = b.page.mount(agent, nil); err != nil {
+	if err = b.page.mount(agent, &net.TCPAddr{IP: net.IPv6loopback}, nil); err != nil {
 		t.Fatal(err)
 	}
 	b.handler = b.page.handler(newAPI(under, b.page.logger))
@@ -407,21 +436,64 @@ func TestPageMountsTheConsole(t *testing.T) {
 	}
 }
 
+// The console of a bank that other machines can reach permits no actions, and the page says so.
+func TestConsoleActsOnTheMachineItself(t *testing.T) {
+	t.Parallel()
+	for ip, permitted := range map[string]bool{"127.0.0.1": true, "127.8.0.1": true, "::1": true, "0.0.0.0": false, "::": false, "192.0.2.7": false} {
+		under := newBank(t, testRates)
+		b := browse(t, under)
+		agent, err := under.agent(nil, nil, b.page.logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = b.page.mount(agent, &net.TCPAddr{IP: net.ParseIP(ip)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.handler = b.page.handler(newAPI(under, b.page.logger))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/console/act?action=journal.verify", http.NoBody)
+		r.Header.Set("Origin", "http://localhost")
+		status := http.StatusForbidden
+		if permitted {
+			status = http.StatusOK
+		}
+		if w := b.send(r); w.Code != status {
+			t.Errorf("an action at %s: status %d, want %d: %s", ip, w.Code, status, w.Body)
+		}
+		r = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/console/journal", http.NoBody)
+		if w := b.send(r); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "action=journal.") != permitted {
+			t.Errorf("the journal at %s: status %d, want 200 and the action only if it is permitted (%v): %s", ip, w.Code, permitted, w.Body)
+		}
+		if got := strings.Contains(b.get("/"), "Console (read-only)</a>"); got == permitted {
+			t.Errorf("the page at %s says that the console is read-only: %v, want %v", ip, got, !permitted)
+		}
+		if err = agent.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A stream sends an event after each change, and ends with the server.
 func TestPageStream(t *testing.T) {
 	t.Parallel()
 	under := newBank(t, testRates)
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	p := openPage(ctx, func() (*bank, string) { return under, "" }, slog.New(slog.DiscardHandler))
-	server := httptest.NewServer(p.handler(newAPI(under, p.logger)))
-	defer func() { stop(); server.Close(); p.wait() }()
-	b := &browser{t, p, p.handler(http.NotFoundHandler())}
-	b.get("/")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/page/stream", http.NoBody)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := server.Client().Do(r)
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, listener, p.handler(newAPI(under, p.logger))) }()
+	b := &browser{t, p, p.handler(http.NotFoundHandler())}
+	b.get("/")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+"/page/stream", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier := &http.Transport{}
+	defer carrier.CloseIdleConnections()
+	response, err := carrier.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,12 +514,23 @@ func TestPageStream(t *testing.T) {
 	next("data: 1")
 	open(t, under, "bob USD")
 	next("data: 2")
+	began := time.Now()
 	stop()
 	for lines.Scan() {
 		if lines.Text() == "data: 3" {
 			t.Error("the stream continues after the end of the server")
 		}
 	}
+	if took := time.Since(began); effort.Soak() && took > time.Second { // no other work runs on the machine during a soak
+		t.Errorf("the stream ended %v after the server, want at most 1 s", took)
+	}
+	if err = lines.Err(); err != nil {
+		t.Errorf("the client read an incomplete response: %v", err)
+	}
+	if err = <-served; err != nil { // the server does not wait in vain for the stream
+		t.Errorf("the server ended with %v", err)
+	}
+	p.wait()
 }
 
 // While a branch crashes and starts again, money moves between the accounts, and the sum of all
@@ -517,5 +600,35 @@ func TestPageCrashesBranches(t *testing.T) {
 		close(s.prepared)
 		p.wait()
 		s.work.Wait()
+	})
+}
+
+// The console colours the shards of a cluster by load, which the branches measure.
+func TestConsoleShowsLoadOfShards(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		ctx, cancel := context.WithCancel(c.Context())
+		one := c.branches["branch-1"]
+		p := openPage(ctx, func() (*bank, string) { return one.bank, "branch-1" }, slog.New(slog.NewTextHandler(c.log, nil)))
+		defer func() { cancel(); p.wait() }()
+		if err := p.mount(c.network.Operator("console"), &net.TCPAddr{IP: net.IPv6loopback}, nil); err != nil {
+			c.Fatal(err)
+		}
+		b := &browser{c.T, p, p.handler(one.api())}
+		b.post("/page/open", http.StatusOK, "account", "alice", "owner", "Alice", "currency", "USD")
+		shard, err := one.region.ShardOf("alice")
+		if err != nil {
+			c.Fatal(err)
+		}
+		warm := regexp.MustCompile(fmt.Sprintf(`class="cell h[1-6]" id="shard-%d" data-shard="%[1]d" data-node="%s"[^>]* commands per second"`, shard, c.home("branch-1", "alice")))
+		var page string
+		for range 100 {
+			b.post("/page/deposit", http.StatusOK, "account", "alice", "amount", "1", "currency", "USD")
+			if page = b.get("http://localhost/console/shards?by=load"); warm.MatchString(page) && !strings.Contains(page, `id="unmeasured"`) {
+				return
+			}
+			sleep(c.Context(), time.Second) // advances the clock of the synctest bubble
+		}
+		c.Errorf("the page does not show the load of shard %d: %s", shard, page)
 	})
 }

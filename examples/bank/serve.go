@@ -58,7 +58,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 	ctx, stop := context.WithCancel(app.ctx)
 	page := openPage(ctx, func() (*bank, string) { return b, "" }, app.logger)
 	defer func() { stop(); page.wait() }()
-	if err = page.mount(agent, c.Host); err != nil {
+	if err = page.mount(agent, listener.Addr(), c.Host); err != nil {
 		return err
 	}
 	greet(app.stdout, "http://"+listener.Addr().String())
@@ -79,10 +79,16 @@ func listenAt(app *app, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		printf(app.stderr, "bank: warning: other machines can reach %v, and the API has no users and no passwords\n", a)
+	if !local(l.Addr()) {
+		printf(app.stderr, "bank: warning: other machines can reach %v, and the API has no users and no passwords\n", l.Addr())
 	}
 	return l, nil
+}
+
+// local reports whether only the machine itself can reach an address.
+func local(addr net.Addr) bool {
+	a, ok := addr.(*net.TCPAddr)
+	return ok && a.IP.IsLoopback()
 }
 
 // checkHost refuses requests for a host other than an IP address, localhost and the given names.

@@ -73,7 +73,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 			return fmt.Errorf("serve: %w", failed)
 		}
 		defer func() { stop(); open.page.wait(); err = errors.Join(err, operator.Close()) }() // the console ends first
-		if err = open.page.mount(operator, c.Host); err != nil {
+		if err = open.page.mount(operator, listeners[0].Addr(), c.Host); err != nil {
 			return err
 		}
 	}
