@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/console"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -253,8 +254,12 @@ func TestShutdownEndsTail(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	began := time.Now()
 	if err = server.Shutdown(ctx); err != nil {
 		t.Fatal(err)
+	}
+	if took := time.Since(began); effort.Soak() && took > time.Second { // no other work runs on the machine during a soak
+		t.Errorf("the stream ended %v after Shutdown, want at most 1 s", took)
 	}
 	if _, err = io.Copy(io.Discard, body); err != nil {
 		t.Errorf("the client read an incomplete response: %v", err)
