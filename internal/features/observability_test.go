@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -168,7 +169,8 @@ func figures(t *testing.T, reader *metric.ManualReader) map[string]int {
 }
 
 // The node that runs the coordinator is killed. The series of the dashboard show the detection, the
-// removal, the move of the coordinator and of the shards, and the recoveries on the other nodes.
+// removal, the move of the coordinator and of the shards, the recoveries on the other nodes, and their
+// transport.
 func TestSeriesOfAKilledNode(t *testing.T) {
 	t.Parallel()
 	db, err := inmem.Open()
@@ -218,10 +220,20 @@ func TestSeriesOfAKilledNode(t *testing.T) {
 		up, unreachable   = "refold.cluster.member.count up", "refold.cluster.member.unreachable"
 		hosted, placed    = "refold.sharding.shard.hosted", "refold.sharding.shard.placed"
 		active, recovered = "refold.sharding.coordinator.active", "refold.recovery.duration ok"
+
+		sent, queued     = "refold.transport.io", "refold.transport.queue.size"
+		dropped, refused = "refold.transport.message.dropped", "refold.transport.message.refused"
+		memory           = "refold.transport.memory.usage"
 	)
+	transported := []string{sent, queued, dropped, refused, memory}
 	countAll(1)
 	before := make([]map[string]int, 3)
 	for i := range before {
+		for range f.nodes[i].Events(ctx) { // the first one is the current state
+			if s := f.nodes[i].State(); !slices.ContainsFunc(f.nodes, func(n *cluster.Node) bool { return s.Status(n.Self()) != cluster.Up }) {
+				break
+			}
+		}
 		before[i] = figures(t, readers[i])
 		want(i, "before the crash", map[string]int{up: 3, unreachable: 0, placed: shards * before[i][active]})
 	}
@@ -257,6 +269,20 @@ func TestSeriesOfAKilledNode(t *testing.T) {
 			t.Errorf("after the commands to all entities, the other nodes report %s %d, want %d", name, sum[name], n)
 		}
 	}
+	for i := 1; i < 3; i++ { // the rest of the cluster talks on, and nothing waits for the removed node
+		got := figures(t, readers[i])
+		for ctx.Err() == nil && (got[queued] > 0 || got[memory] > 0 || got[sent] <= before[i][sent]) { // messages are on their way at times
+			got = figures(t, readers[i])
+		}
+		if got[queued] != 0 || got[memory] != 0 || got[refused] != 0 || got[sent] <= before[i][sent] || got[dropped] < before[i][dropped] {
+			t.Errorf("after the removal, node %d reports %v, and %v before the crash; want more traffic, and no messages that wait or were refused", i, got, before[i])
+		}
+		for _, name := range transported {
+			if _, reported := got[name]; !reported {
+				t.Errorf("after the removal, node %d does not report %s", i, name)
+			}
+		}
+	}
 	if err = ctx.Err(); err != nil {
 		t.Error(context.Cause(ctx))
 	}
@@ -265,7 +291,11 @@ func TestSeriesOfAKilledNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{up, unreachable, "refold.cluster.member.changes removed", hosted, placed, active, "refold.recovery.duration"} {
+	shown := regexp.MustCompile(`refold_transport_[a-z_]+\{job`).FindAllString(string(dashboard), -1)
+	if slices.Sort(shown); len(slices.Compact(shown)) != len(transported) {
+		t.Errorf("the dashboard shows the series %q of the transport, and the test reads %q", shown, transported)
+	}
+	for _, name := range append(transported, up, unreachable, "refold.cluster.member.changes removed", hosted, placed, active, "refold.recovery.duration") {
 		name, _, _ = strings.Cut(name, " ")
 		if !strings.Contains(string(dashboard), strings.ReplaceAll(name, ".", "_")) {
 			t.Errorf("the dashboard does not show %s", name)
