@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -89,5 +90,56 @@ func TestMakefileSearchesSameDirectories(t *testing.T) {
 		if !strings.Contains(string(script), place) {
 			t.Errorf(".ci/need does not contain %s", place)
 		}
+	}
+}
+
+// Without Chromium, and without the permission to install it, the Makefile names the package.
+func TestMakefileNamesPackageOfChromium(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", ".ci", "need"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirname, err := exec.LookPath("dirname")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	programs, need := filepath.Join(root, "bin"), filepath.Join(root, ".ci", "need")
+	create := func(path, text string) {
+		t.Helper()
+		if failed := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); failed != nil {
+			t.Fatal(failed)
+		}
+	}
+	create(need, strings.ReplaceAll(string(script), "/Applications/", root+"/")) // where macOS has Chromium
+	create(filepath.Join(programs, "id"), "#!"+bash+"\necho 1000\n")
+	create(filepath.Join(programs, "apt-get"), "#!"+bash+"\necho apt-get must not run >&2\n")
+	if err = os.Symlink(dirname, filepath.Join(programs, "dirname")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(env ...string) (text string, failed error) {
+		cmd := exec.CommandContext(t.Context(), bash, need, "chromium")
+		cmd.Env = append(env, "PATH="+programs)
+		out, failed := cmd.CombinedOutput()
+		return string(out), failed
+	}
+	missing := filepath.Join(root, "missing")
+	for _, c := range []struct{ env, want string }{
+		{"INSTALL=no", "apt-get install chromium"},
+		{"INSTALL=yes", "apt-get install chromium"}, // by a user who is not root
+		{"REFOLD_CHROMIUM=" + missing, "REFOLD_CHROMIUM is " + missing},
+	} {
+		if text, failed := run(c.env); failed == nil || !strings.Contains(text, c.want) || strings.Contains(text, "must not run") {
+			t.Errorf("need chromium with %s: %v, %q; want a failure with %q", c.env, failed, text, c.want)
+		}
+	}
+	create(filepath.Join(programs, "chromium"), "#!"+bash+"\n")
+	if text, failed := run("INSTALL=no"); failed != nil || text != "" {
+		t.Errorf("need chromium with Chromium: %v, %q; want success", failed, text)
 	}
 }
