@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -110,9 +109,7 @@ type Console struct {
 	sessions *sessions
 	poller   *poller
 	mux      *http.ServeMux
-
-	closed    chan struct{}
-	closeOnce sync.Once
+	closed   chan struct{} // closed by poller.close
 }
 
 // New returns a Console. The error matches ErrInvalid and names the invalid fields. Close ends the
@@ -169,7 +166,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Close ends all streams and the poller. Further requests for streams are refused. Call it before
 // http.Server.Shutdown, which otherwise waits for the streams, for example with
 // http.Server.RegisterOnShutdown.
-func (c *Console) Close() {
-	c.closeOnce.Do(func() { close(c.closed) })
-	c.poller.close()
+func (c *Console) Close() { c.poller.close() }
+
+// ends reports that the console is closed.
+func (c *Console) ends() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
 }

@@ -150,6 +150,7 @@ func TestHeadline(t *testing.T) {
 		"All is well: 2 nodes":                                                    {},
 		"No node answers":                                                         {"cluster state": `{"error":"it is dark here"}`},
 		"2 shards of type account have no home":                                   {"sharding regions": strings.Replace(twoRegions, `"placed":6`, `"placed":8`, 1)},
+		"1 shard of type account has no home":                                     {"sharding regions": strings.Replace(twoRegions, `"placed":6`, `"placed":10,"moving":1,"starting":2`, 1)},
 		"Type account has no coordinator":                                         {"sharding regions": `{"node":"a#1","regions":[{"type":"account","total":8}]}`},
 		"Node b is unreachable to a":                                              {"cluster state": strings.Replace(twoMembers, `"seen":true}]`, `"unreachable":true,"unreachable_to":["a#1"]}]`, 1)},
 		"The cluster has no leader":                                               {"cluster state": strings.Replace(twoMembers, `"leader":"a#1",`, "", 1)},
@@ -256,7 +257,7 @@ func TestHeatMapByLoad(t *testing.T) {
 // A shard in motion shows the node that it leaves and the next one.
 func TestShardsInMotion(t *testing.T) {
 	t.Parallel()
-	const moves = `"placed":6,"moving":1,"moves":[{"shard":1,"step":"stopping","from":"a","since":"2026-05-01T09:00:00Z"},{"shard":2,"step":"starting","from":"b<i>","to":"a","since":"2026-05-01T09:00:01Z"}]`
+	const moves = `"placed":6,"moving":1,"starting":1,"moves":[{"shard":1,"step":"stopping","from":"a","since":"2026-05-01T09:00:00Z"},{"shard":2,"step":"starting","from":"b<i>","to":"a","since":"2026-05-01T09:00:01Z"}]`
 	admin := newNodes()
 	admin.set("sharding regions", strings.Replace(twoRegions, `"placed":6`, moves, 1))
 	text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/shards?shard=2")
@@ -290,8 +291,9 @@ func TestSingletons(t *testing.T) {
 	if text, status := b.page("/nodes"); status != http.StatusOK || strings.Contains(text, `id="singletons"`) {
 		t.Errorf("nodes that do not report singletons: status %d, want a page without the list", status)
 	}
-	admin.set("cluster singletons a", `{"node":"a#1","singletons":[{"name":"rates<b>","state":"younger"},{"name":"sharding|account","role":"teller","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"}]}`)
-	admin.set("cluster singletons b", `{"node":"b#2","singletons":[{"name":"groups|","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"},{"name":"rates<b>","state":"acquiring lease"}]}`)
+	admin.set("cluster singletons a", `{"node":"a#1","singletons":[{"name":"rates<b>","state":"younger"},{"name":"coordinator of accounts","role":"teller","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"}]}`)
+	admin.set("cluster singletons b", `{"node":"b#2","singletons":[{"name":"groups<b>","state":"oldest","running":true,"since":"2026-05-01T09:00:00Z"},{"name":"rates<b>","state":"acquiring lease"}]}`)
+	admin.set("sharding groups", `{"groups":[{"name":"importers","singleton":"groups<b>"}]}`)
 	text, _ := newBrowser(t, open(t, console.Options{Admin: admin, Authorize: anyone})).page("/nodes")
 	var rows []string
 	for _, m := range regexp.MustCompile(`(?s)<tr data-singleton=.*?</tr>`).FindAllString(text, -1) {
@@ -303,7 +305,7 @@ func TestSingletons(t *testing.T) {
 		})
 		rows = append(rows, regexp.MustCompile(`\d+ d \d+ h`).ReplaceAllString(row, "days"))
 	}
-	want := []string{"coordinator of groups|–|b|days|–||", "rates&lt;b&gt;|–|◐no node|–|b: acquiring lease||", "coordinator of type account|teller|a|days|–||"}
+	want := []string{"coordinator of type account|teller|a|days|–||", "coordinator of groups|–|b|days|–||", "rates&lt;b&gt;|–|◐no node|–|b: acquiring lease||"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("the singletons are %q, want %q", rows, want)
 	}

@@ -35,7 +35,7 @@ type nodes struct {
 const (
 	twoMembers = `{"state":{"cluster":"bank","self":"a#1","leader":"a#1","strategy":"keep-majority","converged":true,"members":[
 		{"node":"a#1","status":"up","version":"1.0.0","up_number":1,"seen":true},{"node":"b#2","status":"up","version":"1.0.0","up_number":2,"seen":true}]}}`
-	twoRegions = `{"node":"a#1","regions":[{"type":"account","total":8,"shards":3,"entities":12,"coordinator_state":{"term":7,"phase":"active","placed":6}}]}`
+	twoRegions = `{"node":"a#1","regions":[{"type":"account","singleton":"coordinator of accounts","total":8,"shards":3,"entities":12,"coordinator_state":{"term":7,"phase":"active","placed":6}}]}`
 	threeCells = `{"node":"a#1","shards":[{"shard":0,"entities":1},{"shard":1,"entities":10},{"shard":5,"entities":0}]}`
 )
 

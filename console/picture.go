@@ -97,23 +97,13 @@ type node struct {
 }
 
 // singleton is a singleton of the cluster.
-type singleton struct{ cluster.SingletonStatus }
+type singleton struct {
+	cluster.SingletonStatus
 
-// Coordinates returns the entity type that the singleton coordinates, empty for other singletons.
-func (s singleton) Coordinates() string {
-	typ, _ := strings.CutPrefix(s.Name, "sharding|")
-	if typ == s.Name {
-		return ""
-	}
-	return typ
-}
-
-// Title is the name of the singleton, or a description of the coordinator of groups.
-func (s singleton) Title() string {
-	if role, ok := strings.CutPrefix(s.Name, "groups|"); ok && role == s.Role {
-		return "coordinator of groups"
-	}
-	return s.Name
+	// Coordinates is the entity type that the singleton coordinates, empty for other singletons.
+	Coordinates string
+	// Title is the name of the singleton, or a description of the coordinator of groups.
+	Title string
 }
 
 // Notes are the nodes that take part in a hand-over.
@@ -130,7 +120,9 @@ func (s singleton) Notes() string {
 // entityType is a sharded entity type.
 type entityType struct {
 	Name, Role string
-	Total      int
+	// Singleton is the name of the singleton that runs the coordinator.
+	Singleton string
+	Total     int
 	// Coordinator is the name of the node of the coordinator, empty if there is none.
 	Coordinator string
 	State       *sharding.AdminCoordinator
@@ -147,13 +139,7 @@ func (t *entityType) Lost() int {
 	if t.State == nil {
 		return 0
 	}
-	away := t.State.Moving
-	for _, m := range t.State.Moves {
-		if m.Step == "starting" {
-			away++
-		}
-	}
-	return max(0, t.State.Placed-away-t.Shards)
+	return max(0, t.State.Placed-t.State.Moving-t.State.Starting-t.Shards)
 }
 
 // Moves are the shards in motion, the longest move first, as far as the coordinator lists them.
@@ -271,6 +257,7 @@ func (c *Console) look(ctx context.Context, n needs) *picture {
 	if p.Catalog != nil {
 		p.countResident(p.Catalog.Types)
 	}
+	p.describeCoordinators()
 	p.joinProjections()
 	p.findProblems()
 	return p
@@ -294,7 +281,7 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 	p.Cluster, p.Reporter, p.Strategy, p.Leader, p.Converged = s.Cluster, nameOf(s.Self), s.Strategy, nameOf(s.Leader), s.Converged
 	for i := range s.Members {
 		m := &node{SummaryMember: s.Members[i], Name: nameOf(s.Members[i].Node), Leads: s.Members[i].Node == s.Leader}
-		m.Leaving = m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()
+		m.Leaving = inspect.Leaves(&m.SummaryMember)
 		for role, leader := range s.RoleLeaders {
 			if leader == m.Node {
 				m.RoleLeads = append(m.RoleLeads, role)
@@ -313,7 +300,7 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 // answering are the nodes that can answer requests.
 func (p *picture) answering() (all []*node) {
 	for _, m := range p.Nodes {
-		if m.Status != cluster.Down.String() && m.Status != cluster.Joining.String() {
+		if inspect.Answers(&m.SummaryMember) {
 			all = append(all, m)
 		}
 	}
@@ -374,7 +361,22 @@ func (c *Console) lookAtSingletons(ctx context.Context, p *picture) {
 	}
 	found, _ := c.members.Singletons(ctx, nodes)
 	for _, s := range found {
-		p.Singletons = append(p.Singletons, singleton{s})
+		p.Singletons = append(p.Singletons, singleton{SingletonStatus: s, Title: s.Name})
+	}
+}
+
+// describeCoordinators describes the singletons that run the coordinators of types and groups.
+func (p *picture) describeCoordinators() {
+	for i := range p.Singletons {
+		s := &p.Singletons[i]
+		for _, t := range p.Types {
+			if t.Singleton == s.Name {
+				s.Coordinates = t.Name
+			}
+		}
+		if slices.ContainsFunc(p.Groups, func(g sharding.GroupStatus) bool { return g.Singleton == s.Name }) {
+			s.Title = "coordinator of groups"
+		}
 	}
 }
 
@@ -432,10 +434,7 @@ func (p *picture) join(node string, views []inspect.ProjectionView) {
 		if len(view.Workers) > 0 {
 			x.Lag, x.Unknown = max(x.Lag, view.Lag), x.Unknown || !view.LagUnknownSince.IsZero()
 		}
-		failure := view.Failure
-		for j := range view.Workers {
-			failure = cmp.Or(failure, view.Workers[j].Failure)
-		}
+		failure := view.FirstFailure()
 		if x.Failure = cmp.Or(x.Failure, failure); x.State == "" || failure != nil {
 			x.State = view.State
 		}
@@ -487,7 +486,7 @@ func (c *Console) lookAtRegions(ctx context.Context, p *picture) {
 			r := &answer.Regions[i]
 			t := types[r.Type]
 			if t == nil {
-				t = &entityType{Name: r.Type, Role: r.Role, Total: r.Total}
+				t = &entityType{Name: r.Type, Role: r.Role, Singleton: r.Singleton, Total: r.Total}
 				types[r.Type] = t
 			}
 			if s := r.CoordinatorState; s != nil && (t.State == nil || s.Term > t.State.Term) {

@@ -35,7 +35,6 @@ type poller struct {
 	mu      sync.Mutex
 	viewers map[*viewer]bool
 	latest  *picture
-	closed  bool
 	stop    context.CancelFunc // nil if the goroutine does not run
 	running sync.WaitGroup
 }
@@ -55,7 +54,7 @@ func (p *poller) watch(n needs) (v *viewer, leave func()) {
 	v = &viewer{needs: n, changed: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.console.ends() {
 		return nil, nil
 	}
 	p.viewers[v] = true
@@ -135,12 +134,54 @@ func (p *poller) current() *picture {
 	return p.latest
 }
 
-// close accepts no more streams and waits until the goroutine has ended. All streams must end.
+// close closes the console, so that all streams end and no more are added, and waits until the goroutine
+// has ended.
 func (p *poller) close() {
 	p.mu.Lock()
-	p.closed = true
+	if !p.console.ends() {
+		close(p.console.closed)
+	}
 	p.mu.Unlock()
 	p.running.Wait()
+}
+
+// sender writes a stream to a browser and limits the time of each write.
+type sender struct {
+	w   http.ResponseWriter
+	out *http.ResponseController
+	// ends reports that the console is closed.
+	ends func() bool
+
+	mu   sync.Mutex
+	last bool // no further limit is set
+}
+
+// limit sets the time in which the browser must have read all that was sent, 0 for no limit. Once the
+// console is closed, the limit is closeTimeout and does not change any more.
+func (s *sender) limit(most time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last {
+		return
+	}
+	if s.last = s.ends(); s.last {
+		most = closeTimeout
+	}
+	var deadline time.Time
+	if most > 0 {
+		deadline = time.Now().Add(most)
+	}
+	_ = s.out.SetWriteDeadline(deadline) // a writer of another server may have none
+}
+
+// send sends events. Between two calls there is no limit, not even the WriteTimeout of the server.
+func (s *sender) send(events []byte) error {
+	s.limit(writeTimeout)
+	defer s.limit(0) // HTTP/2 ends a stream at its deadline, also without a write
+	if _, err := s.w.Write(events); err != nil {
+		return err
+	}
+	return s.out.Flush()
 }
 
 // stream sends the live parts of a page as server-sent events. The query is that of the page, with
@@ -161,35 +202,28 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // a server's WriteTimeout would end the stream
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
-	if err := out.Flush(); err != nil {
-		c.opts.Logger.ErrorContext(r.Context(), "console: the server cannot send a stream", slog.Any("error", err))
-		return
-	}
-	_ = out.SetWriteDeadline(time.Time{})
+	to := &sender{w: w, out: http.NewResponseController(w), ends: c.ends}
 	ctx, end := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	var closing sync.WaitGroup
 	closing.Go(func() {
 		select {
 		case <-c.closed:
+			to.limit(closeTimeout) // for a browser that does not read
 			end()
-			_ = out.SetWriteDeadline(time.Now().Add(closeTimeout)) // for a browser that does not read
 		case <-ctx.Done():
 		}
 	})
 	defer func() {
 		end()
 		closing.Wait()
-		select {
-		case <-c.closed:
-			_ = out.SetWriteDeadline(time.Now().Add(closeTimeout)) // for the end of the response
-		default:
-		}
+		to.limit(writeTimeout) // for the end of the response
 	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	if err := to.send(nil); err != nil {
+		c.opts.Logger.ErrorContext(ctx, "console: the server cannot send a stream", slog.Any("error", err))
+		return
+	}
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	sent := map[string]string{}
@@ -207,17 +241,12 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		case <-v.changed:
 			c.compose(&events, r, u, p, sent, state)
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if ctx.Err() != nil { // the shorter deadline was set before
+		if ctx.Err() != nil { // the parts may be incomplete
 			return
 		}
-		if _, err := w.Write(events.Bytes()); err != nil {
+		if err := to.send(events.Bytes()); err != nil {
 			return
 		}
-		if err := out.Flush(); err != nil {
-			return
-		}
-		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also without a write
 	}
 }
 

@@ -96,6 +96,8 @@ type AdminRegion struct {
 	// Coordinator is the node of the coordinator that has registered the region, empty if there is
 	// none.
 	Coordinator string `json:"coordinator,omitempty"`
+	// Singleton is the name of the singleton that runs the coordinator: see cluster.Admin.Singletons.
+	Singleton string `json:"singleton,omitempty"`
 	// Mismatch is set if the coordinator rejects the region. It names the settings that differ.
 	Mismatch string `json:"mismatch,omitempty"`
 	// Shards is the number of hosted shards. Entities counts their running and starting entities.
@@ -118,9 +120,11 @@ type AdminCoordinator struct {
 	Regions int `json:"regions"`
 	Proxies int `json:"proxies"`
 	// Placed is the number of shards that have a home. Moving is the number of these shards that
-	// are in a hand-off.
-	Placed int `json:"placed"`
-	Moving int `json:"moving,omitempty"`
+	// are in a hand-off. Starting is the number of those that have stopped on an earlier home and that
+	// their home starts.
+	Placed   int `json:"placed"`
+	Moving   int `json:"moving,omitempty"`
+	Starting int `json:"starting,omitempty"`
 	// Refused is the number of regions and proxies that the coordinator rejects because their
 	// settings differ.
 	Refused int `json:"refused,omitempty"`
@@ -262,7 +266,7 @@ func (s *shell) administer(ctx context.Context, r *adminRequest) (reply adminRep
 }
 
 func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
-	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.proxy, Dropped: s.dropped.Load()}
+	a = AdminRegion{Type: s.name, Role: s.opts.Role, Singleton: singletonPrefix + s.name, Total: s.opts.Shards, Proxy: s.proxy, Dropped: s.dropped.Load()}
 	if why := s.mismatchErr(); why != nil {
 		a.Mismatch = why.Error()
 	}
@@ -295,12 +299,18 @@ func (s *shell) coordinatorState() *AdminCoordinator {
 		pins = append(pins, AdminPin{p.Shard, p.Node, home.Name})
 	}
 	moves, start := c.Moves(), time.Now().Add(-s.now())
+	starting := 0
+	for _, x := range moves {
+		if x.Step == coordinator.MoveStarting {
+			starting++
+		}
+	}
 	var moving []AdminMove
 	for _, x := range moves[:min(len(moves), adminMoves)] {
 		moving = append(moving, AdminMove{x.Shard, x.Step.String(), x.From.Name, x.To.Name, start.Add(x.Since).Round(time.Millisecond)})
 	}
 	return &AdminCoordinator{
-		Pins: pins, Moves: moving, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
+		Pins: pins, Moves: moving, Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Starting: starting, Refused: c.Refused(),
 	}
 }
 

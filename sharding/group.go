@@ -217,6 +217,8 @@ type GroupStatus struct {
 	Workers bool `json:"workers,omitempty"`
 	// Coordinator is the node that changes the table, empty if it is unknown.
 	Coordinator string `json:"coordinator,omitempty"`
+	// Singleton is the name of the singleton that runs the coordinator: see cluster.Admin.Singletons.
+	Singleton string `json:"singleton,omitempty"`
 	// Revision counts the changes of the tables of the role.
 	Revision uint64 `json:"revision"`
 	// Rescaled is the number of instances that was requested by Rescale, 0 if there was no request.

@@ -602,7 +602,7 @@ func (s *groupShell) status(ctx context.Context, name string) (status GroupStatu
 		t := s.machine.Table()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		status = GroupStatus{Name: name, Role: s.role, Workers: s.refs[name].exclusive, Coordinator: text(s.machine.Coordinator()), Revision: t.Version.Rev}
+		status = GroupStatus{Name: name, Role: s.role, Singleton: groupPrefix + s.role, Workers: s.refs[name].exclusive, Coordinator: text(s.machine.Coordinator()), Revision: t.Version.Rev}
 		for _, n := range s.machine.Missing() {
 			status.Waiting = append(status.Waiting, n.String())
 		}

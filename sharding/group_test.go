@@ -160,6 +160,8 @@ func TestAdminGroups(t *testing.T) {
 		client := w.network.Operator("op")
 		defer func() { w.must(client.Close()) }()
 		admin := sharding.NewAdmin(client)
+		singletons, err := cluster.NewAdmin(client).Singletons(w.Context(), []string{"a", "b"})
+		w.must(err)
 		for name, want := range map[string]int{"a": 1, "b": 2} {
 			var found []sharding.GroupStatus
 			for g, err := range admin.Groups(w.Context(), name) {
@@ -172,6 +174,9 @@ func TestAdminGroups(t *testing.T) {
 			g := found[0]
 			if g.Name != "desk" || g.Workers || len(g.Places) != 2 || g.Places[0].Node == "" || g.Places[0].Next+g.Places[0].Old != "" || !strings.HasPrefix(g.Coordinator, "a#") || g.Revision == 0 {
 				w.Errorf("node %s describes the group as %+v", name, g)
+			}
+			if !slices.ContainsFunc(singletons, func(s cluster.SingletonStatus) bool { return s.Name == g.Singleton && s.Node == "a" }) {
+				w.Errorf("node %s reports the singleton %q, want one of %+v on a", name, g.Singleton, singletons)
 			}
 			if want == 2 && (found[1].Name != "mill" || found[1].Role != "miller" || !found[1].Workers || len(found[1].Places) != 0) {
 				w.Errorf("node %s describes the workers as %+v", name, found[1])

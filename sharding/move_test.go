@@ -5,10 +5,13 @@ package sharding_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -114,6 +117,45 @@ func TestMovesAreListed(t *testing.T) {
 		w.sleep(10 * time.Second)
 		if p, err := ask(w, all[0], id(1), write{By: "ann"}); err != nil || p.Node != "b" || len(moves()) > 0 {
 			w.Errorf("after the removal of c, the shard is on %q, %v, with the moves %+v, want b and none", p.Node, err, moves())
+		}
+	})
+}
+
+// A shard that its next home starts is counted apart from those in a hand-off. The region names the
+// singleton that runs the coordinator.
+func TestStartingShardsAreCounted(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 1
+		all := w.cluster("a", "b")
+		operator, ctx := w.network.Operator("ann"), w.Context()
+		admin := sharding.NewAdmin(operator)
+		if _, err := ask(w, all[0], id(1), write{By: "ann"}); err != nil {
+			w.Fatal(err)
+		}
+		region := admin.Regions(ctx, []string{"b"})[0].Region("diary")
+		singletons, err := cluster.NewAdmin(operator).Singletons(ctx, []string{"a", "b"})
+		w.must(err)
+		if !slices.ContainsFunc(singletons, func(s cluster.SingletonStatus) bool { return s.Name == region.Singleton && s.Node == "a" }) {
+			w.Errorf("the region reports the singleton %q, want one of %+v on a", region.Singleton, singletons)
+		}
+		w.must(admin.Move(ctx, "a", "diary", 0, "a"))
+		w.sleep(10 * time.Second)
+		w.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond})
+		w.must(admin.Move(ctx, "a", "diary", 0, "b"))
+		steps := map[string]int{}
+		for range 400 {
+			at := admin.Regions(ctx, []string{"a"})[0].Region("diary").CoordinatorState
+			for _, m := range at.Moves {
+				steps[m.Step]++
+				if (m.Step == "stopping") != (at.Moving == 1) || (m.Step == "starting") != (at.Starting == 1) {
+					w.Errorf("a shard is %s, and the coordinator counts %d moving and %d starting", m.Step, at.Moving, at.Starting)
+				}
+			}
+			w.sleep(5 * time.Millisecond)
+		}
+		if steps["stopping"] == 0 || steps["starting"] == 0 {
+			w.Errorf("the steps of the move are %v, want stopping and starting", steps)
 		}
 	})
 }

@@ -113,13 +113,11 @@ func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves
 func presentIn(s *cluster.Summary) (names []string, leaves map[string]bool) {
 	leaves = map[string]bool{}
 	for i := range s.Members {
-		m := &s.Members[i]
-		if m.Status == cluster.Down.String() || m.Status == cluster.Joining.String() {
-			continue
+		if m := &s.Members[i]; inspect.Answers(m) {
+			name, _, _ := strings.Cut(m.Node, "#")
+			names = append(names, name)
+			leaves[name] = inspect.Leaves(m)
 		}
-		name, _, _ := strings.Cut(m.Node, "#")
-		names = append(names, name)
-		leaves[name] = m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()
 	}
 	return names, leaves
 }

@@ -85,14 +85,8 @@ func (p *projectionOnNode) state() string {
 }
 
 func (p *projectionOnNode) failure() string {
-	failures := []*inspect.FailureView{p.Failure}
-	for i := range p.Workers {
-		failures = append(failures, p.Workers[i].Failure)
-	}
-	for _, f := range failures {
-		if f != nil {
-			return f.Text
-		}
+	if f := p.FirstFailure(); f != nil {
+		return f.Text
 	}
 	return ""
 }
@@ -197,7 +191,7 @@ func (c *projectionsListCommand) list(ctx context.Context, w io.Writer, common *
 			return err
 		}
 	}
-	if len(silent) > 0 || slices.ContainsFunc(found, func(p projectionOnNode) bool { return p.failure() != "" }) {
+	if len(silent) > 0 || slices.ContainsFunc(found, func(p projectionOnNode) bool { return p.FirstFailure() != nil }) {
 		return operator.ErrProblems
 	}
 	return nil

@@ -235,8 +235,8 @@ func (v *nodeLoad) addProcess(p *process) {
 		v.Notes = append(v.Notes, "circuit breaker open")
 	}
 	for i := range p.projections {
-		q := &projectionOnNode{p.name, p.projections[i]}
-		if q.failure() != "" {
+		q := &p.projections[i]
+		if q.FirstFailure() != nil {
 			v.Notes = append(v.Notes, "projection fails: "+q.Name)
 		}
 		if len(q.Workers) > 0 && q.LagUnknownSince.IsZero() && (v.Lag == nil || q.Lag > *v.Lag) {

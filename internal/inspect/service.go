@@ -4,6 +4,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -429,6 +430,16 @@ type ProjectionView struct {
 	NextTry         time.Time     `json:"next_try,omitzero"`
 	Rebuilds        bool          `json:"rebuilds,omitempty"` // the handler supports a rebuild
 	Workers         []WorkerView  `json:"workers,omitempty"`
+}
+
+// FirstFailure returns the last error of the projection, or else that of its first worker with one. It
+// returns nil if there is none.
+func (p *ProjectionView) FirstFailure() *FailureView {
+	first := p.Failure
+	for i := range p.Workers {
+		first = cmp.Or(first, p.Workers[i].Failure)
+	}
+	return first
 }
 
 // WorkerView describes a worker of a projection.
