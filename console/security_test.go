@@ -287,6 +287,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 	b := newBrowser(t, open(t, console.Options{Authorize: anyone, AllowActions: true}))
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|javascript:|hx-on|hx-vals=.js|<script(?:[^>]*)>[^<]`)
 	external := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//`)
+	followed := regexp.MustCompile(`<a href="https://[^"]*" target="_blank" rel="noreferrer">`) // a link loads nothing, and hides the console
 	for _, path := range []string{"/", "/shards?shard=1", "/nodes", "/login", "/confirm?action=cluster.leave&node=a", "/stream?page=missing", "/missing"} {
 		r := b.get(path)
 		policy := r.header.Get("Content-Security-Policy")
@@ -301,7 +302,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 		if found := inline.FindString(r.text); found != "" {
 			t.Errorf("%s contains %q, which the policy forbids", path, found)
 		}
-		if found := external.FindString(r.text); found != "" {
+		if found := external.FindString(followed.ReplaceAllString(r.text, "")); found != "" {
 			t.Errorf("%s refers to another host: %s", path, found)
 		}
 		if strings.HasPrefix(r.text, "<!doctype") && (!strings.Contains(r.text, `"allowEval":false`) || !strings.Contains(r.text, `"includeIndicatorStyles":false`)) {
