@@ -180,7 +180,7 @@ func Example_personalData() {
 func wake[S any](ctx context.Context, orders es.Entities[S]) {
 	started, err := orders.Wake(ctx)
 	if err != nil {
-		slog.Error("some orders do not continue", slog.Any("error", err))
+		slog.ErrorContext(ctx, "some orders do not continue", slog.Any("error", err))
 	}
 	fmt.Println("continued", started, "orders")
 }
