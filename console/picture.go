@@ -281,7 +281,7 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 	p.Cluster, p.Reporter, p.Strategy, p.Leader, p.Converged = s.Cluster, nameOf(s.Self), s.Strategy, nameOf(s.Leader), s.Converged
 	for i := range s.Members {
 		m := &node{SummaryMember: s.Members[i], Name: nameOf(s.Members[i].Node), Leads: s.Members[i].Node == s.Leader}
-		m.Leaving = inspect.Leaves(&m.SummaryMember)
+		m.Leaving = inspect.Leaves(m.Status)
 		for role, leader := range s.RoleLeaders {
 			if leader == m.Node {
 				m.RoleLeads = append(m.RoleLeads, role)
@@ -300,7 +300,7 @@ func (c *Console) lookAtMembers(ctx context.Context, p *picture) {
 // answering are the nodes that can answer requests.
 func (p *picture) answering() (all []*node) {
 	for _, m := range p.Nodes {
-		if inspect.Answers(&m.SummaryMember) {
+		if inspect.Answers(m.Status) {
 			all = append(all, m)
 		}
 	}

@@ -113,10 +113,10 @@ func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves
 func presentIn(s *cluster.Summary) (names []string, leaves map[string]bool) {
 	leaves = map[string]bool{}
 	for i := range s.Members {
-		if m := &s.Members[i]; inspect.Answers(m) {
+		if m := &s.Members[i]; inspect.Answers(m.Status) {
 			name, _, _ := strings.Cut(m.Node, "#")
 			names = append(names, name)
-			leaves[name] = inspect.Leaves(m)
+			leaves[name] = inspect.Leaves(m.Status)
 		}
 	}
 	return names, leaves

@@ -3,14 +3,15 @@
 
 package inspect
 
-import "github.com/refold-io/refold/cluster"
+import "github.com/refold-io/refold/identity"
 
-// Answers reports whether a member answers requests of operators: it has joined and is not down.
-func Answers(m *cluster.SummaryMember) bool {
-	return m.Status != cluster.Down.String() && m.Status != cluster.Joining.String()
+// Answers reports whether a member with a status, in words, answers requests of operators: it has joined
+// and is not down.
+func Answers(status string) bool {
+	return status != identity.Down.String() && status != identity.Joining.String()
 }
 
-// Leaves reports whether a member is leaving the cluster.
-func Leaves(m *cluster.SummaryMember) bool {
-	return m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()
+// Leaves reports whether a member with a status, in words, is leaving the cluster.
+func Leaves(status string) bool {
+	return status == identity.Leaving.String() || status == identity.Exiting.String()
 }
