@@ -73,7 +73,8 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // the node runs until Shutdown
 		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log, Observer: m.ClusterObserver(),
 		PhaseTimeout: map[cluster.Phase]time.Duration{
-			cluster.PhaseStopRegions: leavePatience, cluster.PhaseLeave: leavePatience, cluster.PhaseExiting: leavePatience, cluster.PhaseExitingDone: leavePatience,
+			cluster.PhaseRequestsDone: drainPatience,
+			cluster.PhaseStopRegions:  leavePatience, cluster.PhaseLeave: leavePatience, cluster.PhaseExiting: leavePatience, cluster.PhaseExitingDone: leavePatience,
 		},
 	})
 	if err != nil {

@@ -21,6 +21,8 @@ var errEmbedded = errors.New("this program was built for the embedded journal on
 
 func (c *serveCmd) Run(*app) error { return errEmbedded }
 
+func (c *probeCmd) Run(*app) error { return errEmbedded }
+
 func (c *projectCmd) Run(*app) error { return errEmbedded }
 
 // missingCommand is a subcommand of the full program. In this program it returns an error.

@@ -51,7 +51,7 @@ func TestEmbeddedProgram(t *testing.T) {
 		}
 	}
 	for _, args := range []string{
-		"serve", "serve --nodes 3", "project", "audit --journal postgres:", "refold migrate --check", "refold copy " + name + " postgres://h/d",
+		"serve", "serve --nodes 3", "probe", "project", "audit --journal postgres:", "refold migrate --check", "refold copy " + name + " postgres://h/d",
 	} {
 		out, err := output(bank, strings.Fields(args)...)
 		if err == nil || !strings.Contains(out, "use: go run ./examples/bank") {

@@ -53,6 +53,7 @@ type commandLine struct {
 	Verbose    bool          `short:"v" help:"Log to standard error."`
 
 	Serve     serveCmd     `cmd:"" help:"Serve the HTTP API."`
+	Probe     probeCmd     `cmd:"" help:"Request /ready of a branch, for containers without a shell."`
 	Shell     shellCmd     `cmd:"" help:"Read commands from a prompt."`
 	Apply     applyCmd     `cmd:"" help:"Execute a file of commands."`
 	Audit     auditCmd     `cmd:"" help:"Check the books, from the journal alone."`

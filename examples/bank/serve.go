@@ -141,3 +141,30 @@ func greet(w io.Writer, base string) {
 All calls: %[1]s/openapi.json
 `, base)
 }
+
+// probeTimeout bounds how long a probe waits for the response.
+const probeTimeout = 5 * time.Second
+
+// Run returns an error with the reason unless the response has status 200.
+func (c *probeCmd) Run(app *app) (err error) {
+	ctx, cancel := context.WithTimeout(app.ctx, probeTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
+	if err != nil {
+		return usageError(err)
+	}
+	r.Close = true
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	defer func() { err = errors.Join(err, response.Body.Close()) }()
+	why, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("probe: %s: %s", response.Status, strings.TrimSpace(string(why)))
+	}
+	return nil
+}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -50,7 +51,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	access := nats.Access{URLs: c.NATS, TokenFile: c.TokenFile}
+	access := nats.Access{URLs: c.NATS, TokenFile: c.TokenFile, CAFile: c.CA, AllowPlaintext: c.Plaintext}
 	if len(access.URLs) == 0 {
 		server, failed := embedded.Start(embedded.Config{})
 		if failed != nil {
@@ -59,7 +60,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		defer func() { err = errors.Join(err, server.Close()) }()
 		access = server.Access()
 	}
-	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0, hosts: c.Host}
+	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0, hosts: c.Host, delay: c.DrainDelay}
 	open.reopen = func(name string, seeds []string) (*branch, error) {
 		return c.openBranch(app, name, seeds, access, s, r)
 	}
@@ -161,11 +162,14 @@ type branches struct {
 	whole  bool // the branches are the complete cluster
 	remote bool // the NATS servers are remote
 	hosts  []string
+	delay  time.Duration // --drain-delay
 	page   *webPage
 	// stopPage ends the work of the page, such as its streams to browsers.
 	stopPage func()
 	// reopen starts a branch with seeds that run.
 	reopen func(name string, seeds []string) (*branch, error)
+	// leaving is set when the program has been asked to end.
+	leaving atomic.Bool
 
 	work     sync.WaitGroup
 	restarts sync.Mutex // held by a restart
@@ -230,6 +234,13 @@ func (s *branches) drain(b *branch, server *branchServer) error {
 // front passes requests to the last branch with a name. While it does not run, the response is 503.
 func (s *branches) front(i int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.leaving.Load() {
+			w.Header().Set("Connection", "close")
+			if r.URL.Path == "/ready" {
+				http.Error(w, "the branch is about to leave", http.StatusServiceUnavailable)
+				return
+			}
+		}
 		s.mu.Lock()
 		b, api := s.all[i], s.servers[i].api
 		s.mu.Unlock()
@@ -403,6 +414,7 @@ func (s *branches) wait() error {
 	s.mu.Unlock()
 	stop := context.AfterFunc(s.app.ctx, func() {
 		defer close(s.prepared)
+		s.linger()
 		s.prepare()
 		s.stopServers()
 	})
@@ -416,6 +428,16 @@ func (s *branches) wait() error {
 	}
 	printf(s.app.stdout, "stopped\n")
 	return nil
+}
+
+// linger serves for a while before the branch leaves. Load balancers find that it is not ready, and
+// clients open their next connection to another branch, so that no request is lost when the listener
+// closes.
+func (s *branches) linger() {
+	s.leaving.Store(true)
+	if s.delay > 0 {
+		<-time.After(s.delay)
+	}
 }
 
 // watch ends a branch when ctx has ended, unless its node has ended before.

@@ -38,9 +38,16 @@ type clusterFlags struct {
 	Cluster     string        `placeholder:"NAME" help:"Name of the cluster. Defaults to bank."`
 	NATS        []string      `name:"nats" placeholder:"URL" help:"The NATS servers. With --join they default to those in REFOLD_NATS."`
 	TokenFile   string        `name:"nats-token-file" env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE" help:"File with the NATS token, or with user:password."`
+	CA          string        `name:"nats-ca" placeholder:"FILE" help:"File with the CA certificates for the certificates of the NATS servers. Defaults to those of the system."`
+	Plaintext   bool          `name:"nats-allow-plaintext" help:"Allow connections to NATS servers on other machines without TLS."`
 	State       string        `placeholder:"journal|ddata" help:"Store of the coordinator's state: the journal, or replicated data in the memory of the branches. Defaults to journal."`
 	Standbys    int           `placeholder:"N" help:"Keep the states of the accounts ready on N further branches, so that these continue sooner after the failure of a branch. Each branch then reads all events. Use the same value on all branches. Defaults to 0."`
 	StableAfter time.Duration `placeholder:"TIME" help:"Remove an unreachable branch after the membership was stable for this time. It must be equal on all branches. Defaults to 5s."`
+	DrainDelay  time.Duration `placeholder:"TIME" help:"After SIGTERM, report not ready on /ready and serve for this time before the branch leaves, so that load balancers send requests to other branches. Needs --join. Defaults to 0."`
+}
+
+type probeCmd struct {
+	URL string `arg:"" default:"http://127.0.0.1:8080/ready" help:"Address to request. Defaults to ${default}."`
 }
 
 func (f *clusterFlags) clustered() bool { return f.Nodes != 0 || len(f.Join) > 0 }
@@ -59,6 +66,10 @@ func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 		return fmt.Errorf("--nodes %d: must be 1 to %d", f.Nodes, maxNodes)
 	case len(f.Join) == 0 && f.Name != "":
 		return errors.New("--name needs --join")
+	case f.DrainDelay < 0:
+		return fmt.Errorf("--drain-delay %v: must not be negative", f.DrainDelay)
+	case len(f.Join) == 0 && f.DrainDelay != 0:
+		return errors.New("--drain-delay needs --join")
 	case !f.clustered() && f.Cluster != "":
 		return errors.New("--cluster needs --nodes or --join")
 	case !f.clustered() && f.State != "":
