@@ -85,6 +85,8 @@ PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 # The tests of the pages in a browser. They have a module of their own, whose tests build and start the bank. With the
 # race detector, make test has compiled most of it before.
 BROWSERTEST = REFOLD_IMAGES='$(abspath $(IMAGES))' GOFLAGS="$$GOFLAGS -race" go -C internal/browsertest test -ldflags=-w -shuffle=on -count=1 -timeout=15m
+# The tests of deploy/. They have a module of their own, whose tests build the bank as the image does.
+DEPLOYTEST = go -C internal/deploytest test -vet=off -ldflags=-w -shuffle=on -count=1 -timeout=15m
 # The packages with the longest tests run first, so that no core is idle at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./plugins/postgres ./plugins/leveldb ./sharding ./examples/bank)
 
@@ -105,6 +107,8 @@ ifeq ($(PKG),./...)
 	go -C internal/site test -ldflags=-w -shuffle=on .
 	@echo '== the console and the page of the bank in a headless Chromium (images in $(IMAGES))'
 	$(BROWSERTEST) .
+	@echo '== the files of deploy/, and a rolling restart with them'
+	$(DEPLOYTEST) .
 endif
 
 .PHONY: check
@@ -159,6 +163,8 @@ soak: need-go need-cc need-postgres ## run all tests at their full counts: kills
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do grep -qs 'effort\.Count[[(]' "$$dir"/*_test.go && echo "$$dir"; done | \
 		REFOLD_SOAK=1 xargs -r go test -shuffle=on -count=1 -timeout=3h -run '$(SOAK)'
 	REFOLD_SOAK=1 go test -shuffle=on -count=1 -timeout=1h -run '$(COMPACTING)' ./plugins/leveldb
+	@echo '== a rolling restart under 2,000 commands a second'
+	REFOLD_SOAK=1 $(DEPLOYTEST) -v -run=TestRollingRestart .
 
 .PHONY: soak-cluster
 soak-cluster: need-go need-postgres ## kill, stop and drain three processes of the bank for SOAKTIME=10m with each state store, with and without standbys, then audit

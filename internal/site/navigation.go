@@ -68,6 +68,7 @@ func navigation(root string) ([]group, error) {
 		}},
 		{"Operations", []entry{
 			{"Running a cluster", "docs/cluster.md"},
+			{"Deployment", "docs/deployment.md"},
 			{"PostgreSQL", "docs/postgres.md"},
 			{"Observability", "docs/observability.md"},
 			{"The console", "docs/console.md"},
