@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/refold-io/refold/codec"
@@ -573,6 +574,20 @@ func TestVerification(t *testing.T) {
 	}
 	page := web.await("/journal", "no problem found")
 	contains(t, "counts", text(between(page, "By type", "</table>")), "account 1 2")
+}
+
+// Charts have a point for each poll, also if two polls are less than a second apart.
+func TestChartPoints(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		web := newBrowser(t, open(t, console.Options{Admin: newNodes(), Authorize: anyone, Interval: 100 * time.Millisecond}))
+		_, _ = web.page("/")
+		time.Sleep(200 * time.Millisecond)
+		page, _ := web.page("/")
+		if points := between(page, `data-points="[[`, "]"); points != "946684800,946684800.2" {
+			t.Errorf("the chart has points at %s, want two that are 200 ms apart", points)
+		}
+	})
 }
 
 // New events appear, the filters select them, and a page resumes from its offset.

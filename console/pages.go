@@ -115,7 +115,7 @@ func chart(history []sample, title string, value func(*sample) float64) series {
 			times, values = append(times, ','), append(values, ',')
 		}
 		last = value(&history[i])
-		times, values = fmt.Appendf(times, "%d", history[i].At.Unix()), fmt.Appendf(values, "%.4g", last)
+		times, values = strconv.AppendFloat(times, float64(history[i].At.UnixMilli())/1000, 'f', -1, 64), fmt.Appendf(values, "%.4g", last)
 	}
 	text := number(int(last))
 	if last < 100 && last != float64(int(last)) {

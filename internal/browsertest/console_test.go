@@ -113,6 +113,7 @@ func (b *browser) console(bank server, balances []string) {
 		b.wait(fmt.Sprintf(`["branch-1", "branch-3"].includes(document.querySelector('a.cell[data-shard=%q]')?.dataset.node)`, shard))
 		b.wait(fmt.Sprintf(`moved.has(%q)`, shard)) // its cell has moved to its new place
 	}
+	b.wait(`document.getAnimations().length === 0`)
 	b.inspect("drained")
 }
 
