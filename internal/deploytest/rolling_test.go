@@ -218,8 +218,8 @@ func (l *load) note(n int, took time.Duration, err error) {
 	defer l.mu.Unlock()
 	switch {
 	case err != nil:
-		l.failed[digits.ReplaceAllString(err.Error(), "0")]++
-		if len(l.failed) < 20 {
+		kind := digits.ReplaceAllString(err.Error(), "0")
+		if l.failed[kind]++; l.failed[kind] <= 3 {
 			l.Logf("%s command %d failed after %v: %v", time.Now().Format(time.TimeOnly+".000"), n, took, err)
 		}
 		return
