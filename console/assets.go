@@ -142,7 +142,7 @@ func (a *assets) functions(prefix string) template.FuncMap {
 		"lasting": lasting,
 		"rate":    rateText,
 		"moves":   moveText,
-		"millis":  func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000) },
+		"millis":  millisText,
 		"traceurl": func(pattern, trace string) string {
 			return strings.ReplaceAll(pattern, "{trace}", url.QueryEscape(trace))
 		},
@@ -179,6 +179,14 @@ func rateText(x float64) string {
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
 	return number(int(x))
+}
+
+// millisText returns a duration in milliseconds with three digits or more.
+func millisText(d time.Duration) string {
+	if d >= 100*time.Millisecond {
+		return number(int(d.Round(time.Millisecond).Milliseconds()))
+	}
+	return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000)
 }
 
 // lasting returns a duration with one or two units.

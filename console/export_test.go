@@ -10,3 +10,6 @@ import (
 
 // Actions returns the names of all actions, sorted.
 func Actions() []string { return slices.Sorted(maps.Keys(actionTable())) }
+
+// MillisText is the function "millis" of the templates.
+var MillisText = millisText

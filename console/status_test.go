@@ -578,3 +578,16 @@ func TestVerificationProgress(t *testing.T) {
 	contains(t, "problems", card, `<span class="tag bad">found problems</span>`, `<a class="mono" href="/entities/account%7C7?at=5">account|7 no. 5</a> cannot be decoded`, "1,001 further problems")
 	contains(t, "failure", text(show(counts+`,"failure":"it was stopped"`)), "ended early", "it was stopped")
 }
+
+// TestMillis checks that a long latency has all its digits and a short one has three.
+func TestMillis(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0", 1500 * time.Nanosecond: "0.001", 12345 * time.Microsecond: "12.3",
+		123456 * time.Microsecond: "123", 1340 * time.Millisecond: "1,340",
+	} {
+		if got := console.MillisText(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
