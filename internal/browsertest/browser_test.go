@@ -247,7 +247,11 @@ var schemes = []string{"light", "dark"}
 func (b *browser) scheme(name string) {
 	b.tb.Helper()
 	b.media(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: name}, &emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
+	b.wait(still) // an animation that had begun continues
 }
+
+// still is true when no element changes its place or colour.
+const still = `document.getAnimations().every((a) => a.playState !== "running")`
 
 func (b *browser) media(features ...*emulation.MediaFeature) {
 	b.tb.Helper()
