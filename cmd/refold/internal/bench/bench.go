@@ -109,6 +109,7 @@ func Rows() []Row {
 	stored := []string{"leveldb", "postgres"}
 	return []Row{
 		{"persistence", "persist", []string{"leveldb", "inmem", "postgres"}, persist, false},
+		{"persistence", "ask", inmem, asks, false},
 		{"persistence", "retention", []string{"leveldb", "inmem", "postgres"}, retention, false},
 		{"persistence", "hot", stored, hot, false},
 		{"persistence", "latency", stored, latency, false},

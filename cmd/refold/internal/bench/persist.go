@@ -106,6 +106,62 @@ func (b *run) addingWith(ctx context.Context, snapshots eventsourcing.Snapshots[
 	return t, err
 }
 
+// asks measures asks of few callers in memory: those that persist one event each, and those that only
+// read. The limit is bare channels.
+func asks(ctx context.Context, b *run) ([]Result, error) {
+	limit := func() (float64, error) { return b.rawChannels(askEntities, askCallers) }
+	var persisting, reading []time.Duration
+	persists, err := b.compare(limit, func() (float64, error) {
+		t, failed := b.adding(ctx, askEntities, askCallers)
+		persisting = append(persisting, t.samples...)
+		return t.rate(), failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	reads, err := b.compare(limit, func() (float64, error) {
+		t, failed := b.reading(ctx, askEntities, askCallers)
+		reading = append(reading, t.samples...)
+		return t.rate(), failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	row := func(goal float64, settings string, samples []time.Duration) Result {
+		return Result{
+			Unit: "asks/s", Goal: goal, Better: higher,
+			Settings: fmt.Sprintf("%d entities, %d callers, %s, median of %d", askEntities, askCallers, settings, b.settings.Rounds),
+			Detail:   fmt.Sprintf("p50 %v, p99 %v, p99.9 %v", percentile(samples, 0.5), percentile(samples, 0.99), percentile(samples, 0.999)),
+		}
+	}
+	const events = "200-byte events"
+	p50 := float64(percentile(persisting, 0.5)) / float64(time.Microsecond)
+	return []Result{
+		persists.result(row(0.45, events, persisting)),
+		atMost(p50, "µs p50", 20, fmt.Sprintf("%d entities, %d callers, %s", askEntities, askCallers, events), ""),
+		reads.result(row(1, "no events", reading)),
+	}, nil
+}
+
+// reading lets callers read random counters for a time.
+func (b *run) reading(ctx context.Context, entities, callers int) (t throughput, err error) {
+	err = b.hosted(ctx, 0, func(_ *database, h *local) (err error) {
+		targets := refs(h, entities)
+		for _, to := range targets {
+			if err = occupy(ctx, to); err != nil {
+				return err
+			}
+		}
+		rngs := randoms(callers)
+		t, err = together(callers, b.settings.Length, func(caller, _ int) (err error) {
+			_, err = eventsourcing.Ask(ctx, targets[rngs[caller].IntN(len(targets))], read{})
+			return err
+		})
+		return err
+	})
+	return t, err
+}
+
 // retention measures asks that persist one event each, while snapshots are saved and deleted and events are
 // deleted. The limit is the same without snapshots.
 func retention(ctx context.Context, b *run) ([]Result, error) {
