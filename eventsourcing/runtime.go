@@ -45,7 +45,7 @@ type Config struct {
 	MaxRecoveries int
 	// RecoveryTimeout is the time after which a recovery without progress fails. Defaults to 30 s.
 	RecoveryTimeout time.Duration
-	// JournalBreaker is the circuit breaker around the journal.
+	// JournalBreaker is the circuit breaker around the journal. A journal.Immediate has none.
 	JournalBreaker journal.BreakerConfig
 	// SnapshotBreaker is the circuit breaker around the snapshot store.
 	SnapshotBreaker snapshot.BreakerConfig

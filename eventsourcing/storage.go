@@ -15,7 +15,7 @@ import (
 // storage is an open store.DB as the entities use it.
 type storage struct {
 	db        store.DB            // nil for none
-	journal   journal.Journal     // with a circuit breaker; nil for none
+	journal   journal.Journal     // with a circuit breaker unless it is immediate; nil for none
 	snapshots snapshot.Store      // with a circuit breaker; nil for none
 	writer    *groupcommit.Writer // nil without a journal
 }

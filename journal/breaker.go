@@ -65,6 +65,8 @@ var (
 //
 // Replay is forwarded without a breaker and without a timeout. As finds the optional interfaces of
 // j. WithBreaker never abandons a call: it waits until j returns, so j must respect its context.
+//
+// WithBreaker returns an Immediate journal unchanged.
 func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: WithBreaker needs a journal", ErrInvalid)
@@ -79,6 +81,9 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	}
 	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
 		return nil, err
+	}
+	if isImmediate(j) {
+		return j, nil
 	}
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }

@@ -267,3 +267,25 @@ func TestAsUnwraps(t *testing.T) {
 		t.Error("As returned an interface of a nil journal")
 	}
 }
+
+// immediate is a journal that declares itself immediate.
+type immediate struct{ fake }
+
+func (j *immediate) Immediate() journal.Journal { return j }
+
+// TestImmediateHasNoBreaker checks that WithBreaker returns an immediate journal unchanged, but wraps a
+// journal that only embeds an immediate one.
+func TestImmediateHasNoBreaker(t *testing.T) {
+	t.Parallel()
+	j := &immediate{}
+	if guard(t, j, journal.BreakerConfig{}) != journal.Journal(j) {
+		t.Error("WithBreaker wraps an immediate journal")
+	}
+	if _, err := journal.WithBreaker(j, journal.BreakerConfig{MaxFailures: -1}); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("an invalid configuration: %v, want ErrInvalid", err)
+	}
+	embeds := &struct{ *immediate }{j}
+	if guard(t, embeds, journal.BreakerConfig{}) == journal.Journal(embeds) {
+		t.Error("WithBreaker does not wrap a journal that embeds an immediate one")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -79,6 +80,22 @@ type IDLister interface {
 type Parallel interface {
 	// MaxAppends returns the useful number of concurrent Append calls, at least 1.
 	MaxAppends() int
+}
+
+// Immediate is implemented by journals that keep the events in the memory of the process, so that a
+// call waits for nothing. If such a call takes long, the process was paused, and the journal is not at
+// fault: WithBreaker adds no circuit breaker and no time limit. As does not search for Immediate: a
+// journal that wraps an immediate one may wait, and implements Immediate itself if it does not.
+type Immediate interface {
+	// Immediate returns the journal itself. A struct that only embeds an immediate journal, and may
+	// wait in a method of its own, returns another one: it is not immediate.
+	Immediate() Journal
+}
+
+// isImmediate reports whether a journal declares itself Immediate.
+func isImmediate(j Journal) bool {
+	i, ok := j.(Immediate)
+	return ok && reflect.TypeOf(i.Immediate()) == reflect.TypeOf(j)
 }
 
 // Event is one record of a persistence ID.

@@ -23,7 +23,7 @@ const (
 )
 
 // Journal is an in-memory journal. The zero value is empty and ready; it must not be copied. It
-// implements journal.Journal, journal.IDLister and journal.Querier.
+// implements journal.Journal, journal.IDLister, journal.Querier and journal.Immediate.
 //
 // An event may hold up to 16 MiB and a write up to 64 MiB of payload and metadata together. Larger
 // events and writes are rejected.
@@ -36,13 +36,17 @@ type Journal struct {
 }
 
 var (
-	_ journal.Journal  = (*Journal)(nil)
-	_ journal.IDLister = (*Journal)(nil)
-	_ journal.Querier  = (*Journal)(nil)
+	_ journal.Journal   = (*Journal)(nil)
+	_ journal.IDLister  = (*Journal)(nil)
+	_ journal.Querier   = (*Journal)(nil)
+	_ journal.Immediate = (*Journal)(nil)
 )
 
 // NewJournal returns an empty journal, like new(Journal).
 func NewJournal() *Journal { return new(Journal) }
+
+// Immediate implements journal.Immediate.
+func (j *Journal) Immediate() journal.Journal { return j }
 
 // Append implements journal.Journal. Its outcome is never unknown. A call is one critical section,
 // so other calls see all or none of it.
