@@ -4,9 +4,12 @@
 package delivery_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,8 +152,9 @@ func TestConnect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		paid := make(chan string, 10)
+		var log bytes.Buffer // written by one goroutine at a time, see slog.NewTextHandler
 		open := func() *eventsourcing.Runtime {
-			rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
+			rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,6 +194,10 @@ func TestConnect(t *testing.T) {
 		}
 		sell(3)
 		want("unconfirmed: true")
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "its outbox will send it again") || strings.Contains(text, "dropped") {
+			t.Errorf("the log does not say that the delivery is sent again: %s", text)
+		}
 		connect()
 		want("customer|ann owes 3")
 

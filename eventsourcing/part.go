@@ -144,7 +144,7 @@ func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	if err == nil {
 		return
 	}
-	r.dropped(to.display(s.ID), s.Command, err)
+	r.notDelivered(to.display(s.ID), s.Command, err)
 	if c, ok := env.Caller.(hosting.Asker); ok {
 		c.Reply(nil, err)
 	}

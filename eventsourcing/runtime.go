@@ -326,8 +326,23 @@ func (r *Runtime) Resident() map[string]int {
 	return resident
 }
 
+// dropped reports a message that reaches no entity.
 func (r *Runtime) dropped(id string, message any, err error) {
-	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
+	r.log.Warn("message dropped", undelivered(id, message, err)...)
+	r.observeDropped(id, message, err)
+}
+
+// notDelivered reports an attempt to deliver a command of a part that reaches no entity.
+func (r *Runtime) notDelivered(id string, command any, err error) {
+	r.log.Warn("delivery failed, its outbox will send it again", undelivered(id, command, err)...)
+	r.observeDropped(id, command, err)
+}
+
+func undelivered(id string, message any, err error) []any {
+	return []any{slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err)}
+}
+
+func (r *Runtime) observeDropped(id string, message any, err error) {
 	if r.obs.Dropped != nil {
 		r.observe(func() { r.obs.Dropped(DroppedInfo{PersistenceID: id, Message: message, Err: err}) })
 	}
