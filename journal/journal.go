@@ -87,8 +87,8 @@ type Parallel interface {
 // fault: WithBreaker adds no circuit breaker and no time limit. As does not search for Immediate: a
 // journal that wraps an immediate one may wait, and implements Immediate itself if it does not.
 type Immediate interface {
-	// Immediate returns the journal itself. A struct that only embeds an immediate journal, and may
-	// wait in a method of its own, returns another one: it is not immediate.
+	// Immediate returns the journal itself. A struct that embeds an immediate journal is not immediate,
+	// because this method returns the embedded journal: a method of the struct may wait.
 	Immediate() Journal
 }
 

@@ -120,8 +120,8 @@ type AdminCoordinator struct {
 	Regions int `json:"regions"`
 	Proxies int `json:"proxies"`
 	// Placed is the number of shards that have a home. Moving is the number of these shards that
-	// are in a hand-off. Starting is the number of those that have stopped on an earlier home and that
-	// their home starts.
+	// are in a hand-off. Starting is the number of these shards that have stopped on their earlier home
+	// and start on their next one.
 	Placed   int `json:"placed"`
 	Moving   int `json:"moving,omitempty"`
 	Starting int `json:"starting,omitempty"`
