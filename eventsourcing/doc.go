@@ -19,6 +19,12 @@
 // names the sequence number that it expects, so two instances cannot both write. When a write
 // fails, its caller gets the exact outcome: done, not done, or unknown if it stops waiting first.
 //
+// # Goroutines
+//
+// An entity has no goroutine. Ask handles its command on the goroutine of its caller if the entity is
+// idle and its journal stores no events at the time. The workers of the runtime handle everything else.
+// See HostOptions.WorkersOnly.
+//
 // # Several runtimes on one journal
 //
 // Each runtime replies from its own state. If another runtime has written, the reply to a command that

@@ -5,6 +5,8 @@ package eventsourcing
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,12 +123,26 @@ func (e *entity) accept(env *engine.Envelope, limit int) acceptance {
 		e.mu.Unlock()
 		return mailboxFull
 	}
-	e.mailbox.Push(env)
 	if meter != nil {
 		meter.Queued.Add(1)
 	}
+	if e.idle() && e.accepts(env) {
+		e.queued = true
+		e.mu.Unlock()
+		return accepted
+	}
+	e.mailbox.Push(env)
 	e.schedule()
 	return accepted
+}
+
+// idle reports whether a caller may take the turn for a message that arrives now. No message that was
+// sent before it may wait: mu is locked, and if no turn runs or waits, the machine has no owner. While
+// events of others are being stored, workers take all turns: they fill a batch of the journal faster
+// than callers that wake up one by one.
+func (e *entity) idle() bool {
+	h := e.host
+	return h.offers && !e.queued && e.mailbox.Len() == 0 && e.machine.Open() && (h.writer == nil || h.writer.Idle())
 }
 
 // meter returns the meter of the entity, nil if no load is measured.
@@ -269,15 +285,43 @@ const messagesPerTurn = 256
 
 // takeTurn implements turner: it handles the input that has arrived.
 func (e *entity) takeTurn(out *engine.Effects) (again bool) {
+	e.mu.Lock()
+	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
+	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
+	e.mu.Unlock()
+	return e.handle(stored, inputs, mailbox, requested, out)
+}
+
+// takeCallersTurn takes a turn for one message on the goroutine of its caller. The entity has accepted
+// the caller's offer, so the caller owns it.
+func (e *entity) takeCallersTurn(env *engine.Envelope) {
+	rt := e.host.rt
+	out := rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
+	var mailbox engine.Queue
+	mailbox.Push(env)
+	again := true
+	defer func() { // also if user code calls runtime.Goexit
+		if v := recover(); v != nil {
+			// It is no panic of user code. It ends the process, as on a worker, even if the caller recovers.
+			stack := debug.Stack()
+			e.do(func(*engine.Effects) { panic(fmt.Sprintf("%v\n%s", v, stack)) })
+		}
+		if again {
+			rt.workers.push(&e.task)
+		}
+	}()
+	again = e.handle(0, nil, mailbox, 0, out)
+	rt.effects.Put(out)
+}
+
+// handle handles input in a turn: the number of stored units, other input, messages and requests to
+// stop. It reports whether another turn is needed.
+func (e *entity) handle(stored int, inputs []input, mailbox engine.Queue, requested stops, out *engine.Effects) (again bool) {
 	meter := e.meter()
 	var began time.Time
 	if meter != nil {
 		began = time.Now()
 	}
-	e.mu.Lock()
-	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
-	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
-	e.mu.Unlock()
 	messages := mailbox.Len()
 	idle, kill, ended := requested&stopIdle != 0, requested&(stopForce|stopKill) != 0, false
 	defer func() { // also if user code calls runtime.Goexit
@@ -291,17 +335,19 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 		e.mailbox.Prepend(&mailbox)
 		e.stops |= requested
 		e.waiting = e.machine.Waiting()
-		e.mu.Unlock()
-		if e.absent {
-			e.host.remove(e, out)
+		if e.absent || idle {
+			e.mu.Unlock()
+			if e.absent {
+				e.host.remove(e, out)
+			}
+			if ended && idle && !e.gone && !e.machine.Parting() {
+				e.busy()
+			}
+			e.mu.Lock()
 		}
-		if ended && idle && !e.gone && !e.machine.Parting() {
-			e.busy()
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
 		again = e.hasInput() || !ended
 		e.queued = again
+		e.mu.Unlock()
 	}()
 
 	e.machine.SetNow(e.host.rt.now())
@@ -418,7 +464,23 @@ func (e *entity) needExtra() *extra {
 	return e.extra
 }
 
+// step takes a step of the machine. If an immediate journal has stored units of the step, the steps
+// that report them follow.
 func (e *entity) step(in engine.Input, out *engine.Effects) {
+	e.stepOnce(in, out)
+	for len(out.Append) > 0 && e.host.immediate {
+		e.mu.Lock()
+		in = engine.Input{Kind: engine.Stored, N: e.stored}
+		e.stored = 0
+		e.mu.Unlock()
+		if in.N == 0 {
+			return
+		}
+		e.stepOnce(in, out)
+	}
+}
+
+func (e *entity) stepOnce(in engine.Input, out *engine.Effects) {
 	out.Reset()
 	defer func() { // also if user code calls runtime.Goexit
 		e.perform(out)

@@ -27,7 +27,7 @@ func ExampleSnapshots() {
 		return
 	}
 	rt, accounts := hostedOn(db, typ)
-	for range 250 {
+	for range 150 {
 		if _, err = eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: 1}); err != nil {
 			fmt.Println(err)
 			return
@@ -45,7 +45,7 @@ func ExampleSnapshots() {
 		return
 	}
 	fmt.Println("balance", folded.State.Balance, "from the snapshot at", folded.SnapshotNr)
-	// Output: balance 250 from the snapshot at 200
+	// Output: balance 150 from the snapshot at 100
 }
 
 type (

@@ -41,6 +41,12 @@ type history struct {
 	kept    *keeping
 	clock   atomic.Int64
 
+	clients   int  // 8 by default
+	workers   bool // HostOptions.WorkersOnly
+	immediate bool // the journal is immediate
+
+	turns [2]atomic.Int64 // taken by workers and by callers
+
 	mu        sync.Mutex
 	now       []*eventsourcing.Local[ledger, entry] // the runtimes to which clients send commands
 	recorded  []porcupine.Operation
@@ -64,13 +70,25 @@ type outcome struct {
 // newHistory prepares a journal, within a synctest bubble.
 func newHistory(t *testing.T, seed uint64) *history {
 	t.Helper()
-	h := &history{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), typ: ledgerType(), readers: true}
+	h := &history{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), typ: ledgerType(), readers: true, clients: 8}
+	h.typ.Commands = eventsourcing.Commands(
+		eventsourcing.On("", func(l *ledger, ctx *ledgerContext, c post) ledgerDecision { h.countTurn(); return l.post(ctx, c) }),
+		eventsourcing.On("", func(l *ledger, ctx *ledgerContext, c look) ledgerDecision { h.countTurn(); return l.look(ctx, c) }),
+	)
 	h.kept = &keeping{Journal: inmem.NewJournal()}
 	h.faulty = journaltest.NewFaulty(h.kept)
 	h.journal = &slowJournal{Journal: h.faulty, rng: rand.New(rand.NewPCG(seed, 2))}
 	h.store = inmem.NewSnapshotStore()
 	h.typ.DisablePipelining = seed%2 == 1
 	return h
+}
+
+func (h *history) countTurn() {
+	if onCaller() {
+		h.turns[1].Add(1)
+	} else {
+		h.turns[0].Add(1)
+	}
 }
 
 // keeping keeps the events that are deleted, so that a test sees the complete history of an entity.
@@ -150,12 +168,15 @@ func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []erro
 func (h *history) open() *eventsourcing.Runtime {
 	h.t.Helper()
 	cfg := eventsourcing.Config{Store: store.Of(h.journal, h.store), Workers: 2}
+	if h.immediate {
+		cfg.Store = store.Of(immediately{h.faulty}, h.store)
+	}
 	cfg.JournalBreaker.MaxFailures = 1000 // an open breaker would delay the test
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	opts := eventsourcing.HostOptions{SharedJournal: h.shared, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}
+	opts := eventsourcing.HostOptions{SharedJournal: h.shared, WorkersOnly: h.workers, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}
 	if h.seed%5 == 0 {
 		opts.PassivateAfter = 2 * time.Millisecond
 	}
@@ -194,6 +215,9 @@ func (h *history) client(number, operations int) {
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if !h.patient && rng.IntN(6) == 0 {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
+		}
+		if h.immediate {
+			<-time.After(time.Duration(rng.IntN(1000)) * time.Microsecond) // in place of the pauses of slowJournal
 		}
 		call := h.clock.Add(1)
 		out, err := h.ask(ctx, number, in, rng.IntN(8) == 0)
@@ -366,5 +390,6 @@ func (h *history) close(rts ...*eventsourcing.Runtime) {
 }
 
 func (h *history) String() string {
-	return fmt.Sprintf("seed %d: %d operations, %d unknown, %d surely not done", h.seed, len(h.recorded), h.unknown, h.surelyNot)
+	return fmt.Sprintf("seed %d: %d operations, %d unknown, %d surely not done, turns of workers %d, of callers %d",
+		h.seed, len(h.recorded), h.unknown, h.surelyNot, h.turns[0].Load(), h.turns[1].Load())
 }

@@ -95,6 +95,10 @@ type HostOptions struct {
 	// restart. They default to 5 and 10 s.
 	PanicLimit  int
 	PanicWindow time.Duration
+	// WorkersOnly handles all commands on the goroutines of Config.Workers. Otherwise Ask handles its
+	// command on its own goroutine if the entity is idle: then Ask returns when the handler has ended,
+	// even if its context ends earlier, and runtime.Goexit in the handler ends the caller's goroutine.
+	WorkersOnly bool
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have
 	// outdated, and a write after one of theirs fails with ErrConflict.
@@ -191,6 +195,7 @@ type host struct {
 	sweeps atomic.Int64 // the number of calls of passivateIdle
 	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
 	nodeLocal bool
+	offers    bool          // entities accept the offers of callers to take a turn
 	leaves    bool          // an entity without events does not stay in memory
 	indexes   bool          // entities with pending work have entries in the index of package sharding
 	farewells bool          // the type handles Stopping
@@ -266,6 +271,7 @@ func newHost(rt *Runtime, m *model, opts HostOptions) (*host, error) {
 			"an entity that moves to another node would lose its deleted events", ErrInvalid)
 	}
 	h.indexes = h.hooks.PendingWork != nil && m.mayHaveWork() && opts.RecoveryOf == nil && opts.Recovery.complete()
+	h.offers = !opts.WorkersOnly
 	h.leaves = m.events != nil && !h.hooks.Remembered
 	h.farewells = m.signals[reflect.TypeFor[Stopping]()] != nil
 	for i := range h.shards {

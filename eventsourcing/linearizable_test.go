@@ -38,6 +38,39 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
+// TestLinearizableTurns is TestLinearizable for each kind of goroutine that takes turns, with a writer and
+// with an immediate journal: with one client, the caller takes all turns of an idle entity; with
+// HostOptions.WorkersOnly, workers take all turns; otherwise both do.
+func TestLinearizableTurns(t *testing.T) {
+	t.Parallel()
+	for seed := range *historiesFlag {
+		for name, set := range map[string]func(h *history){
+			"caller":  func(h *history) { h.clients = 1 },
+			"workers": func(h *history) { h.workers = true },
+			"both":    func(*history) {},
+		} {
+			for _, immediate := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s immediate=%t seed %d", name, immediate, seed), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						h := newHistory(t, seed)
+						h.immediate = immediate
+						set(h)
+						faults := seed/2%3 > 0 // a message waits for a recovery, and a worker handles it
+						h.run(faults, seed/2%3 > 1)
+						h.checkHistory()
+						byWorkers, byCallers := h.turns[0].Load(), h.turns[1].Load()
+						if h.workers && byCallers > 0 || !h.workers && byCallers == 0 || h.clients == 1 && !faults && byWorkers > byCallers {
+							t.Errorf("workers took %d turns and callers %d", byWorkers, byCallers)
+						}
+						t.Log(h)
+					})
+				})
+			}
+		}
+	}
+}
+
 // TestLinearizableShared is TestLinearizable for two runtimes that share the journal. The runtimes
 // handle the commands of the clients in turn. In half of the histories retention deletes events. No
 // caller receives a conflict.
@@ -63,17 +96,17 @@ func TestLinearizableShared(t *testing.T) {
 	}
 }
 
-// run runs 8 clients, each with 65 operations.
+// run runs the clients, each with 65 operations.
 func (h *history) run(faults, restarts bool) {
 	h.t.Helper()
-	const clients, operations = 8, 65
+	const operations = 65
 	var wg sync.WaitGroup
 	rts := []*eventsourcing.Runtime{h.open()}
 	if h.shared {
 		rts = append(rts, h.open())
 	}
 	done := make(chan struct{})
-	for c := range clients {
+	for c := range h.clients {
 		wg.Go(func() { h.client(c, operations) })
 	}
 	go func() {

@@ -5,6 +5,8 @@ package eventsourcing_test
 
 import (
 	"context"
+	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/refold-io/refold/eventsourcing"
@@ -41,6 +43,10 @@ func BenchmarkObserver(b *testing.B) {
 
 //nolint:paralleltest // it counts the allocations of the whole process
 func TestEmptyObserverDoesNotAllocate(t *testing.T) {
+	limit := 0.0
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		limit = 2 // with the race detector a sync.Pool drops some objects
+	}
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	ref, ctx := l.Ref("1"), context.Background()
 	var command eventsourcing.Request[lamp, int] = switchOff
@@ -49,7 +55,7 @@ func TestEmptyObserverDoesNotAllocate(t *testing.T) {
 		if _, err := eventsourcing.Ask(ctx, ref, command); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 0 {
-		t.Errorf("an Ask makes %v allocations, want none", n)
+	}); n > limit {
+		t.Errorf("an Ask makes %v allocations, want at most %v", n, limit)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -30,7 +32,12 @@ type call struct {
 	state  atomic.Uint32
 	kept   atomic.Bool   // a Token refers to it, so it must not be reused
 	remote *remoteCaller // nil for a caller on this node
+
+	turn atomic.Pointer[entity] // anyIdle during an offer, see send; then the entity that has accepted it
 }
+
+// anyIdle is the value of call.turn while the caller offers to take the turn of any idle entity.
+var anyIdle = new(entity) //nolint:gochecknoglobals // it has no state
 
 const (
 	callWaiting uint32 = iota
@@ -105,6 +112,11 @@ func (c *call) Context() context.Context {
 
 // wait returns the reply. If ctx ends first, the call is not reused.
 func (c *call) wait(ctx context.Context) (any, error) {
+	select {
+	case <-c.done:
+		return c.value, c.err
+	default:
+	}
 	done := ctx.Done()
 	if done == nil {
 		<-c.done
@@ -205,12 +217,44 @@ func send[S any](ctx context.Context, to Ref[S], message any) (any, error) {
 		return nil, err
 	}
 	c := to.to.calls().get(ctx, message)
-	if err := to.to.deliver(to.id, &c.env); err != nil {
+	c.turn.Store(anyIdle)
+	err := to.to.deliver(to.id, &c.env)
+	if !c.turn.CompareAndSwap(anyIdle, nil) {
+		e := c.turn.Swap(nil)
+		e.takeCallersTurn(&c.env) //nolint:contextcheck // an append ends with the runtime
+		e.host.rt.letCallersRun()
+	}
+	if err != nil {
 		return nil, err
 	}
 	value, err := c.wait(ctx)
 	to.to.calls().put(c)
 	return value, err
+}
+
+// turnsInARow is the mean number of turns that one caller of few takes before it lets other goroutines
+// run.
+const turnsInARow = 256
+
+// letCallersRun sometimes lets all other goroutines run, so that callers that never block share the
+// processors evenly. The more callers wait here, the more often a caller waits: one of n callers takes
+// turnsInARow / n turns in a row on average, so that all n have had a turn after the time of about
+// turnsInARow turns, or of n turns if that is longer. Without this rule, a caller that never blocks
+// keeps its processor for up to 10 ms, also in the middle of a turn.
+func (r *Runtime) letCallersRun() {
+	if rand.Uint32N(turnsInARow) > r.yielding.Load() {
+		return
+	}
+	r.yielding.Add(1)
+	runtime.Gosched()
+	r.yielding.Add(^uint32(0))
+}
+
+// accepts passes the turn of an entity to the caller of a message and reports whether the caller takes
+// it. A message that another goroutine has routed may arrive after the caller has withdrawn its offer.
+func (e *entity) accepts(env *engine.Envelope) bool {
+	c, ok := env.Caller.(*call)
+	return ok && c.turn.Load() == anyIdle && c.turn.CompareAndSwap(anyIdle, e)
 }
 
 func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {

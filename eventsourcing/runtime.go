@@ -56,7 +56,8 @@ type Config struct {
 	// MaxEventSize is the size of the largest encoded event, in bytes. Defaults to 1 MiB and can't
 	// be more than 16 MiB.
 	MaxEventSize int
-	// Workers is the number of goroutines that handle commands. Defaults to GOMAXPROCS.
+	// Workers is the number of goroutines that handle the messages that their senders do not handle
+	// themselves, see HostOptions.WorkersOnly. Defaults to GOMAXPROCS.
 	Workers int
 	// Now returns the time for events, snapshots, Context.Now and Type.Deadline. It may jump; timers
 	// and timeouts use a steady clock. It must be safe for concurrent use. Defaults to time.Now.
@@ -109,8 +110,9 @@ type Runtime struct {
 	watched   bool // the observer observes commands
 	filter    *replayfilter.Filter
 	workers   *workers
-	effects   sync.Pool // of *engine.Effects
-	ops       sync.Pool // of *engine.Op
+	effects   sync.Pool     // of *engine.Effects
+	yielding  atomic.Uint32 // callers in letCallersRun
+	ops       sync.Pool     // of *engine.Op
 	recovery  pool
 	stores    pool // saves and deletions
 	probes    pool // settle unknown outcomes, which must not wait for saves and deletions
@@ -278,6 +280,9 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	quiet := make(chan struct{})
 	go func() {
+		for _, h := range hosts {
+			<-h.empty // the turns of callers have ended
+		}
 		r.workers.close()
 		r.async.Wait()
 		r.recovery.wait()

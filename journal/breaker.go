@@ -82,7 +82,7 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
 		return nil, err
 	}
-	if isImmediate(j) {
+	if IsImmediate(j) {
 		return j, nil
 	}
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil

@@ -92,8 +92,8 @@ type Immediate interface {
 	Immediate() Journal
 }
 
-// isImmediate reports whether a journal declares itself Immediate.
-func isImmediate(j Journal) bool {
+// IsImmediate reports whether a journal declares itself Immediate.
+func IsImmediate(j Journal) bool {
 	i, ok := j.(Immediate)
 	return ok && reflect.TypeOf(i.Immediate()) == reflect.TypeOf(j)
 }

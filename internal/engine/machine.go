@@ -202,6 +202,10 @@ func (m *Machine) Plain() bool {
 	return m.phase == ready && m.broken == nil && m.calls == 0 && m.barriers == 0 && m.stash.n == 0 && !m.stopping
 }
 
+// Open reports whether a Deliver would be decided at once, after all messages that were delivered
+// before it.
+func (m *Machine) Open() bool { return m.stash.n == 0 && !m.stopping && m.canDecide() }
+
 // DurableNr returns the sequence number of the last event that is stored.
 func (m *Machine) DurableNr() uint64 { return m.durable }
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
@@ -96,6 +97,7 @@ func (w *Writer) next(c *batch) bool {
 			return false // the call that holds a busy ID handles the requests that wait for it
 		}
 		w.idle++
+		w.calm.Store(w.idle == len(w.active))
 		w.wake.Wait()
 		w.idle--
 		w.waking = false
@@ -110,6 +112,7 @@ func (w *Writer) next(c *batch) bool {
 func (w *Writer) wakeIdle() {
 	if w.idle > 0 && !w.waking {
 		w.waking = true
+		w.calm.Store(false)
 		w.wake.Signal()
 	}
 }
@@ -242,6 +245,34 @@ func (w *Writer) send(ctx context.Context, c *batch) {
 		r.Owner.Written(r, err)
 		r = next
 	}
+}
+
+// appendNow appends a request to an immediate journal, unless it has an error, and calls Written. The
+// caller owns the stream, so no lock is needed: callers that wait for one after the other would cost
+// more than the append.
+func (w *Writer) appendNow(r *Request, size int, err error) {
+	sent := false
+	switch {
+	case w.ended.Load():
+		err = errWriterClosed
+	case r.Stream.state == failed:
+		err = journal.ErrSkipped
+	default:
+		sent = err == nil
+	}
+	if sent {
+		info := journal.CommitInfo{Writes: 1, Events: len(r.Write.Events), Bytes: size}
+		if slots := w.append(context.Background(), unsafe.Slice(&r.Write, 1), &info); slots != nil { //nolint:gosec // a slice of this one write, without a copy
+			err = slots[0]
+		}
+		if w.cfg.OnCommit != nil {
+			w.cfg.OnCommit(info)
+		}
+	}
+	if err != nil {
+		r.Stream.state = failed
+	}
+	r.Owner.Written(r, err)
 }
 
 // append calls the journal and returns one slot per write, or nil if all are stored.

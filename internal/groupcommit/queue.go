@@ -85,9 +85,9 @@ func (l *waitingOwners) take(fits func(waitingOwner) bool) (p waitingOwner, ok b
 	return p, true
 }
 
-// Owner receives the outcome of a request. Its methods are called on goroutines of the Writer,
-// without a lock, and must not block. They may call Submit and Reset, but not Close, which would
-// deadlock.
+// Owner receives the outcome of a request. Its methods are called without a lock and must not block:
+// on goroutines of the Writer, or by Submit with a journal.Immediate. They may call Submit and Reset,
+// but not Close, which would deadlock.
 type Owner interface {
 	// Written is called exactly once for each accepted request, in order of submission for one
 	// Stream. A nil error means stored. A non-nil err is the slot of Append or the reason why the

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -42,6 +43,10 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 // These writes are answered with ErrSkipped without being sent. The same holds for all further
 // requests of the Stream until Reset. Other streams are not affected unless they write to the same
 // ID. The journal itself may skip the writes of such a stream in the same call.
+//
+// With a journal.Immediate, a Writer has no goroutine and no queue: Submit appends the write and
+// calls Written before it returns. Then the caller orders the calls of Submit and Reset for a Stream,
+// and Close does not wait for a Submit in another goroutine.
 //
 // All methods are safe for concurrent use.
 type Writer struct {
@@ -68,6 +73,11 @@ type Writer struct {
 	active  []*batch // one per goroutine
 	sending int      // number of active batches in an Append
 
+	calm atomic.Bool // all goroutines are idle
+
+	immediate bool        // Submit appends
+	ended     atomic.Bool // a copy of closed for an immediate journal
+
 	closed  bool          // new requests are not sent
 	aborted bool          // queued requests are not sent either
 	stopped chan struct{} // closed when no goroutine is left
@@ -89,6 +99,12 @@ func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 	w := &Writer{
 		journal: j, cfg: withDefaults(cfg), cancel: cancel,
 		trackIDs: calls > 1, busy: make(map[string]busyID), stopped: make(chan struct{}),
+	}
+	if w.immediate = journal.IsImmediate(j); w.immediate {
+		cancel()
+		close(w.stopped)
+		w.calm.Store(true)
+		return w, nil
 	}
 	w.wake.L = &w.mu
 	w.mu.Lock()
@@ -113,6 +129,10 @@ func (w *Writer) Submit(r *Request) bool {
 	size, err := measure(&r.Write, w.cfg.MaxBatchBytes)
 	if err != nil {
 		size = 0 // the request is never sent, so it takes no room
+	}
+	if w.immediate {
+		w.appendNow(r, size, err)
+		return true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,6 +182,10 @@ func (w *Writer) admit(r *Request, size int) bool {
 	return !full
 }
 
+// Idle reports whether no request waits or is in an Append. It takes no lock, so the answer may be
+// outdated.
+func (w *Writer) Idle() bool { return w.calm.Load() }
+
 // Reset resumes a Stream after a failed write: requests submitted from now on are sent again.
 // Requests submitted before Reset stay skipped. Reset does nothing if no request of s was answered
 // with an error.
@@ -184,6 +208,7 @@ func (w *Writer) Reset(s *Stream) {
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
+	w.ended.Store(true)
 	w.wake.Broadcast()
 	stopped := w.stopped
 	w.mu.Unlock()

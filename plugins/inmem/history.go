@@ -4,13 +4,20 @@
 package inmem
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/journal"
 )
 
-// stream is the history of one persistence ID. The journal's lock guards it.
+// stream is the history of one persistence ID.
 type stream struct {
+	id    string
+	place uint32        // in order.streams, from the first append on
+	gone  atomic.Uint64 // the number of the last deleted record
+
+	mu      sync.Mutex // guards the rest
 	highest uint64
 	// records are the records that are not deleted, up to highest. They are never modified in
 	// place, so a page of them stays valid without the lock.
@@ -19,7 +26,6 @@ type stream struct {
 	hidden int
 	// plain is the part that the latest record without tags and metadata shares with the next one.
 	plain *common
-	place uint32 // in order.streams
 }
 
 // record is the stored form of an event. It takes less than half of the memory of a journal.Event.
@@ -60,6 +66,21 @@ func (s *stream) record(seqNr uint64) *record {
 	return nil
 }
 
+// lookUp returns a record, nil if it is deleted. A record is immutable.
+func (s *stream) lookUp(seqNr uint64) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record(seqNr)
+}
+
+// conflict returns the error of a write that does not follow the last record.
+func (s *stream) conflict(w *journal.Write) error {
+	if w.Expect != s.highest {
+		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.highest}
+	}
+	return nil
+}
+
 func (s *stream) deleted() uint64 { return s.highest - uint64(len(s.records)) }
 
 func (s *stream) append(w *journal.Write) {
@@ -92,6 +113,7 @@ func (s *stream) deleteTo(to uint64) int {
 	if to <= deleted {
 		return 0
 	}
+	s.gone.Store(to)
 	n := int(to - deleted) //nolint:gosec // at most len(s.records)
 	s.records, s.hidden = s.records[n:], s.hidden+n
 	if s.hidden >= len(s.records) {
@@ -150,7 +172,6 @@ type block struct {
 // which stays small to make appends fast.
 type member struct {
 	*stream
-	id    string
 	slice int
 }
 
@@ -185,40 +206,33 @@ func (o *order) deleted(n int) {
 
 func (o *order) allDeleted(b *block) bool {
 	for at, place := range b.stream {
-		if b.seqNr[at] > o.streams[place].deleted() {
+		if b.seqNr[at] > o.streams[place].gone.Load() {
 			return false
 		}
 	}
 	return true
 }
 
-type hit struct {
-	id     string
+// found is an event in the order.
+type found struct {
+	stream *stream
 	seqNr  uint64
-	record *record // immutable, also without the lock
-	at     uint64  // the position after the record
+	next   uint64 // the position after it
 }
 
-// scan returns the events of a page after a position, and the position after the examined events.
-func (o *order) scan(q journal.Criteria, next uint64) ([]hit, uint64) {
-	slices := q.Slices
-	q.Slices = journal.Slices{} // a stream has its own slice
-	var hits []hit
-	size := 0
-	for looked := 0; next < o.end && looked < pageRecords && size < pageBytes; looked++ {
+// scan returns the events of these slices among the next events after a position, and the position
+// after the examined events.
+func (o *order) scan(slices journal.Slices, next uint64) (all []found, _ uint64) {
+	for looked := 0; next < o.end && looked < pageRecords; looked++ {
 		b, at := o.blocks[next/blockLen], next%blockLen
 		if b == nil {
 			next += blockLen - at
 			continue
 		}
-		s, seqNr := &o.streams[b.stream[at]], b.seqNr[at]
 		next++
-		r := s.record(seqNr)
-		if r == nil || r.manifest == "" || !slices.Contains(s.slice) || !q.Matches(s.id, r.common.tags) {
-			continue // deleted, a fence, or filtered out
+		if s := &o.streams[b.stream[at]]; slices.Contains(s.slice) {
+			all = append(all, found{s.stream, b.seqNr[at], next})
 		}
-		hits = append(hits, hit{s.id, seqNr, r, next})
-		size += r.size()
 	}
-	return hits, next
+	return all, next
 }

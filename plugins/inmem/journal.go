@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -28,11 +28,12 @@ const (
 // An event may hold up to 16 MiB and a write up to 64 MiB of payload and metadata together. Larger
 // events and writes are rejected.
 type Journal struct {
-	mu      sync.Mutex
-	streams map[string]*stream
-	order   order
-	news    chan struct{} // closed at the next change, nil if no Await waits
-	closed  bool
+	streams sync.Map    // *stream by ID
+	closed  atomic.Bool // changes with mu locked
+
+	mu    sync.Mutex // locked after the locks of streams
+	order order
+	news  chan struct{} // closed at the next change, nil if no Await waits
 }
 
 var (
@@ -57,62 +58,111 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if ctx.Err() != nil {
 		return slices.Repeat([]error{fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, context.Cause(ctx))}, len(writes))
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
-		return slices.Repeat([]error{fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed)}, len(writes))
+	if j.closed.Load() {
+		return slices.Repeat([]error{errAppendClosed}, len(writes))
 	}
-	var (
-		errs   []error             // one slot per write after the first failure
-		failed map[string]struct{} // the IDs of those writes
-	)
-	for i := range writes {
-		w := &writes[i]
-		var err error
-		if _, behind := failed[w.ID]; behind {
-			err = journal.ErrSkipped
-		} else if err = j.store(w); err == nil {
-			continue
+	if len(writes) == 1 {
+		if err := j.appendOne(&writes[0]); err != nil {
+			return []error{err}
 		}
+		return nil
+	}
+	var errs []error // one slot per write after the first failure
+	fail := func(i int, err error) {
 		if errs == nil {
-			errs, failed = make([]error, len(writes)), make(map[string]struct{})
+			errs = make([]error, len(writes))
 		}
 		errs[i] = err
+	}
+	streams := make([]*stream, len(writes))
+	for i := range writes {
+		var err error
+		if streams[i], err = j.streamOf(&writes[i]); err != nil {
+			fail(i, err)
+		}
+	}
+	order := slices.DeleteFunc(slices.Clone(streams), func(s *stream) bool { return s == nil })
+	slices.SortFunc(order, func(a, b *stream) int { return strings.Compare(a.id, b.id) })
+	for _, s := range slices.Compact(order) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed.Load() {
+		return slices.Repeat([]error{errAppendClosed}, len(writes))
+	}
+	failed := make(map[string]struct{}) // the IDs of failed writes
+	for i := range writes {
+		w := &writes[i]
+		if _, behind := failed[w.ID]; behind {
+			fail(i, journal.ErrSkipped)
+		} else if s := streams[i]; s != nil {
+			err := s.conflict(w)
+			if err == nil {
+				j.record(s, w)
+				s.append(w)
+				continue
+			}
+			fail(i, err)
+		}
 		failed[w.ID] = struct{}{}
 	}
 	return errs
 }
 
-// store stores one write or returns an error. The caller holds the lock.
-func (j *Journal) store(w *journal.Write) error {
-	s := j.streams[w.ID]
-	if s == nil {
+var errAppendClosed = fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed)
+
+// appendOne is Append for one write. It locks mu only for the order, because all callers share mu.
+func (j *Journal) appendOne(w *journal.Write) error {
+	s, err := j.streamOf(w)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err = s.conflict(w); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	if j.closed.Load() {
+		j.mu.Unlock()
+		return errAppendClosed
+	}
+	j.record(s, w)
+	j.mu.Unlock()
+	s.append(w) // a reader of the order waits for the stream
+	return nil
+}
+
+// streamOf returns the stream of a write, or the error of a write that no stream accepts.
+func (j *Journal) streamOf(w *journal.Write) (*stream, error) {
+	found, ok := j.streams.Load(w.ID)
+	if !ok {
 		if err := journal.CheckID(w.ID); err != nil {
-			return &journal.RejectedError{ID: w.ID, Reason: err}
+			return nil, &journal.RejectedError{ID: w.ID, Reason: err}
 		}
 	}
 	if _, err := journal.CheckWrite(w); err != nil {
-		return err
+		return nil, err
 	}
-	var highest uint64
-	if s != nil {
-		highest = s.highest
-	}
-	if w.Expect != highest {
-		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: highest}
-	}
-	if s == nil {
-		if j.streams == nil {
-			j.streams = make(map[string]*stream)
+	if !ok {
+		if w.Expect > 0 {
+			return nil, &journal.ConflictError{ID: w.ID, Expected: w.Expect}
 		}
-		s = &stream{place: uint32(len(j.order.streams))} //nolint:gosec // there is no memory for so many streams
-		j.streams[w.ID] = s
-		j.order.streams = append(j.order.streams, member{s, w.ID, journal.SliceOf(w.ID)})
+		found, _ = j.streams.LoadOrStore(w.ID, &stream{id: w.ID})
 	}
-	s.append(w)
+	return found.(*stream), nil //nolint:errcheck,forcetypeassert // the map holds nothing else
+}
+
+// record adds a write, which the stream then appends, to the order. The stream and mu are locked.
+func (j *Journal) record(s *stream, w *journal.Write) {
+	if w.Expect == 0 {
+		s.place = uint32(len(j.order.streams)) //nolint:gosec // there is no memory for so many streams
+		j.order.streams = append(j.order.streams, member{s, journal.SliceOf(w.ID)})
+	}
 	j.order.append(s, w.Expect+1, len(w.Events))
 	j.tell()
-	return nil
 }
 
 // Replay implements journal.Journal. It checks ctx once per page.
@@ -138,58 +188,70 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 }
 
 func (j *Journal) page(ctx context.Context, id string, from, to uint64) (page, error) {
-	if _, err := j.lockAt(ctx, ""); err != nil {
+	s, err := j.find(ctx, id)
+	if s == nil || err != nil {
 		return page{}, err
 	}
-	var p page
-	if s := j.streams[id]; s != nil {
-		p = s.cut(from, to)
-	}
-	j.mu.Unlock()
+	p := s.cut(from, to)
+	s.mu.Unlock()
 	p.trim()
 	return p, nil
 }
 
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
-	s, err := j.lock(ctx, "highest sequence number", id)
-	if err != nil {
+	s, err := j.open(ctx, "highest sequence number", id)
+	if s == nil || err != nil {
 		return 0, err
 	}
-	defer j.mu.Unlock()
-	if s == nil {
-		return 0, nil
-	}
+	defer s.mu.Unlock()
 	return s.highest, nil
 }
 
 // DeleteTo implements journal.Journal. The memory of deleted events is freed once their number
 // reaches the number of the remaining events.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
-	s, err := j.lock(ctx, "delete events", id)
-	if err != nil {
+	s, err := j.open(ctx, "delete events", id)
+	if s == nil || err != nil {
 		return err
 	}
-	defer j.mu.Unlock()
-	if s == nil {
-		return nil
-	}
+	defer s.mu.Unlock()
 	if n := s.deleteTo(to); n > 0 {
+		j.mu.Lock()
+		defer j.mu.Unlock()
 		j.order.deleted(n)
 	}
 	return nil
 }
 
-// lock returns the stream of an ID, nil if none exists, with the lock held, or an error without the
-// lock.
-func (j *Journal) lock(ctx context.Context, op, id string) (*stream, error) {
+// open is find with the error of an operation.
+func (j *Journal) open(ctx context.Context, op, id string) (*stream, error) {
 	if err := journal.CheckID(id); err != nil {
 		return nil, fmt.Errorf("inmem: %s: %w", op, err)
 	}
-	if _, err := j.lockAt(ctx, ""); err != nil {
+	s, err := j.find(ctx, id)
+	if err != nil {
 		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, err)
 	}
-	return j.streams[id], nil
+	return s, nil
+}
+
+// find returns the stream of an ID with its lock held, nil if none exists. The error is the cause of ctx
+// or ErrClosed.
+func (j *Journal) find(ctx context.Context, id string) (*stream, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case j.closed.Load():
+		return nil, journal.ErrClosed
+	}
+	found, ok := j.streams.Load(id)
+	if !ok {
+		return nil, nil //nolint:nilnil // the ID has no stream
+	}
+	s := found.(*stream) //nolint:errcheck,forcetypeassert // the map holds nothing else
+	s.mu.Lock()
+	return s, nil
 }
 
 // PersistenceIDs implements journal.IDLister. It lists the IDs at the start of the loop.
@@ -214,8 +276,13 @@ func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) 
 		return nil, err
 	}
 	defer j.mu.Unlock()
-	ids := slices.Collect(maps.Keys(j.streams))
-	return slices.DeleteFunc(ids, func(id string) bool { return id <= after }), nil
+	var ids []string
+	for i := range j.order.streams {
+		if id := j.order.streams[i].id; id > after {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // Close implements journal.Journal. It drops the contents. A running replay ends with ErrClosed
@@ -223,7 +290,9 @@ func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) 
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.closed, j.streams, j.order = true, nil, order{}
+	j.closed.Store(true)
+	j.streams.Clear()
+	j.order = order{}
 	j.tell()
 	return nil
 }
@@ -259,18 +328,22 @@ func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.O
 	if err != nil {
 		return journal.Page{}, fmt.Errorf("inmem: query: %w", err)
 	}
-	hits, next := j.order.scan(q, from)
-	more := next < j.order.end
+	found, next := j.order.scan(q.Slices, from)
+	end := j.order.end
 	j.mu.Unlock()
 
-	p := journal.Page{Next: offset(next), More: more}
-	if len(hits) > 0 {
-		p.Events = make([]journal.Envelope, len(hits))
+	q.Slices = journal.Slices{} // the order has filtered by them
+	p, size := journal.Page{}, 0
+	for _, at := range found {
+		if r := at.stream.lookUp(at.seqNr); r != nil && r.manifest != "" && q.Matches(at.stream.id, r.common.tags) {
+			p.Events = append(p.Events, journal.Envelope{Event: r.event(at.seqNr), ID: at.stream.id, Offset: offset(at.next)})
+			if size += r.size(); size >= pageBytes {
+				next = at.next
+				break
+			}
+		}
 	}
-	for i := range hits {
-		h := &hits[i]
-		p.Events[i] = journal.Envelope{Event: h.record.event(h.seqNr), ID: h.id, Offset: offset(h.at)}
-	}
+	p.Next, p.More = offset(next), next < end
 	return p, nil
 }
 
@@ -318,7 +391,7 @@ func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, err
 	}
 	j.mu.Lock()
 	switch {
-	case j.closed:
+	case j.closed.Load():
 		err = journal.ErrClosed
 	case from > j.order.end: // an offset of another journal: its reader would miss events
 		err = fmt.Errorf("%w: %q is after the end %q", journal.ErrOffset, after, offset(j.order.end))

@@ -59,7 +59,7 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 	}
 	p50, p99 := percentile(samples, 0.5), percentile(samples, 0.99)
 	row := Result{
-		Unit: "asks/s", Goal: map[string]float64{"leveldb": 0.45, "inmem": 0.35, "postgres": 0.50}[b.scheme], Better: higher,
+		Unit: "asks/s", Goal: map[string]float64{"leveldb": 0.60, "inmem": 0.45, "postgres": 0.50}[b.scheme], Better: higher,
 		Settings: fmt.Sprintf("%d entities, %d callers, 200-byte events, median of %d", persistEntities, persistCallers, b.settings.Rounds),
 		Detail:   fmt.Sprintf("p50 %v, p99 %v", p50.Round(time.Microsecond), p99.Round(time.Microsecond)),
 	}
