@@ -31,24 +31,26 @@ type entity struct {
 	own      *string                 // the ID, if the type has a PersistenceID
 	context  effect                  // the Context of all handlers, see contextOf
 	op       *engine.Op              // the message that user code handles; nil outside of user code
-	lastUsed atomic.Int64            // host.sweeps at the last message
 	extra    *extra                  // nil until it is needed
 	abandon  context.CancelCauseFunc // ends the recovery; nil if none runs
+	lastUsed atomic.Int32            // host.sweeps at the last message
 	running  atomic.Bool             // the instance is recovered and has not failed
 
 	absent     bool // the entity has no instance
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
 	commanded  bool // the instance has received a command
+	readOnly   bool // the instance was recovered to an earlier event
+	without    bool // the signal about a failed recovery is handled on an empty state, without the history
 	index      indexState
 
 	mu      sync.Mutex
 	mailbox engine.Queue
-	inputs  []input // other input of the machine, in order
-	stored  int     // number of stored units that the machine has not handled yet
+	inputs  *[]input // other input of the machine, in order; nil for none
+	stored  int32    // number of stored units that the machine has not handled yet
+	waiting int32    // messages that waited in the machine after the last turn
 	stops   stops
-	queued  bool  // the workers have the task
-	gone    bool  // the host has removed it
-	waiting int32 // messages that waited in the machine after the last turn
+	queued  bool // a worker or a caller has the task
+	gone    bool // the host has removed it
 }
 
 // input is an input of the machine, or a function that is called in the next turn.
@@ -173,14 +175,22 @@ func (e *entity) schedule() {
 // post adds an input for the machine.
 func (e *entity) post(in engine.Input) {
 	e.mu.Lock()
-	e.inputs = append(e.inputs, input{Input: in})
+	e.add(input{Input: in})
 	e.schedule()
+}
+
+// add adds an input. mu is locked.
+func (e *entity) add(in input) {
+	if e.inputs == nil {
+		e.inputs = new([]input)
+	}
+	*e.inputs = append(*e.inputs, in)
 }
 
 // do calls f in the next turn.
 func (e *entity) do(f func(out *engine.Effects)) {
 	e.mu.Lock()
-	e.inputs = append(e.inputs, input{call: f})
+	e.add(input{call: f})
 	e.schedule()
 }
 
@@ -207,7 +217,7 @@ func (e *entity) signalFrom(ctx context.Context, s Signal) {
 func (e *entity) leave() (rest engine.Queue, requested stops, gone bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone || e.mailbox.Len() > 0 && !e.machine.Draining() || len(e.inputs) > 0 || e.stored > 0 {
+	if e.gone || e.mailbox.Len() > 0 && !e.machine.Draining() || e.inputs != nil || e.stored > 0 {
 		return rest, 0, false
 	}
 	left := e.mailbox.Len()
@@ -255,7 +265,7 @@ func (e *entity) Written(_ *groupcommit.Request, err error) {
 // replies. This is the common case, and it needs no turn of a worker. Otherwise answerStored does
 // nothing and returns false. The caller owns the entity as in a turn.
 func (e *entity) answerStored() bool {
-	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.deadline != nil {
+	if !e.machine.Plain() || len(e.instance.parts()) > 0 || e.host.model.deadline != nil {
 		return false
 	}
 	out := e.host.rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
@@ -274,7 +284,7 @@ func (e *entity) hasArrivals() bool {
 
 // hasInput reports whether the entity needs a turn. A drained entity keeps messages. mu is locked.
 func (e *entity) hasInput() bool {
-	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 && !e.machine.Draining() || e.stops != 0
+	return e.stored > 0 || e.inputs != nil || e.mailbox.Len() > 0 && !e.machine.Draining() || e.stops != 0
 }
 
 // Room implements groupcommit.Owner.
@@ -286,7 +296,11 @@ const messagesPerTurn = 256
 // takeTurn implements turner: it handles the input that has arrived.
 func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
-	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
+	var inputs []input
+	if e.inputs != nil {
+		inputs = *e.inputs
+	}
+	stored, mailbox, requested := e.stored, e.mailbox, e.stops
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 	return e.handle(stored, inputs, mailbox, requested, out)
@@ -316,7 +330,7 @@ func (e *entity) takeCallersTurn(env *engine.Envelope) {
 
 // handle handles input in a turn: the number of stored units, other input, messages and requests to
 // stop. It reports whether another turn is needed.
-func (e *entity) handle(stored int, inputs []input, mailbox engine.Queue, requested stops, out *engine.Effects) (again bool) {
+func (e *entity) handle(stored int32, inputs []input, mailbox engine.Queue, requested stops, out *engine.Effects) (again bool) {
 	meter := e.meter()
 	var began time.Time
 	if meter != nil {
@@ -327,7 +341,11 @@ func (e *entity) handle(stored int, inputs []input, mailbox engine.Queue, reques
 	defer func() { // also if user code calls runtime.Goexit
 		e.mu.Lock()
 		if len(inputs) > 0 {
-			e.inputs = append(inputs, e.inputs...)
+			rest := inputs
+			if e.inputs != nil {
+				rest = append(rest, *e.inputs...)
+			}
+			e.inputs = &rest
 		}
 		if meter != nil {
 			measure(meter, began, messages, mailbox.Len())
@@ -352,7 +370,7 @@ func (e *entity) handle(stored int, inputs []input, mailbox engine.Queue, reques
 
 	e.machine.SetNow(e.host.rt.now())
 	if stored > 0 {
-		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
+		e.step(engine.Input{Kind: engine.Stored, N: int(stored)}, out)
 	}
 	for len(inputs) > 0 {
 		in := inputs[0]
@@ -470,7 +488,7 @@ func (e *entity) step(in engine.Input, out *engine.Effects) {
 	e.stepOnce(in, out)
 	for len(out.Append) > 0 && e.host.immediate {
 		e.mu.Lock()
-		in = engine.Input{Kind: engine.Stored, N: e.stored}
+		in = engine.Input{Kind: engine.Stored, N: int(e.stored)}
 		e.stored = 0
 		e.mu.Unlock()
 		if in.N == 0 {
@@ -489,8 +507,8 @@ func (e *entity) stepOnce(in engine.Input, out *engine.Effects) {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if !slices.ContainsFunc(e.inputs, func(i input) bool { return i.Kind == engine.Continue }) {
-			e.inputs = append(e.inputs, input{Input: engine.Input{Kind: engine.Continue}})
+		if e.inputs == nil || !slices.ContainsFunc(*e.inputs, func(i input) bool { return i.Kind == engine.Continue }) {
+			e.add(input{Input: engine.Input{Kind: engine.Continue}})
 		}
 	}()
 	e.machine.Step(e.machine.Now(), in, out)

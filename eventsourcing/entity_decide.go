@@ -97,16 +97,16 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		e.unreturned(UnreturnedInfo{PersistenceID: e.pid(), Message: e.signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
 	err := d.check()
-	if err == nil && e.instance.failed {
+	if err == nil && e.without {
 		err = d.checkWithoutHistory()
 	}
 	if err != nil {
 		op.Fail(err)
 		return
 	}
-	checked, before, requests := len(e.instance.parts) > 0 && !op.Env.Signal, op.SequenceNr(), len(op.Requests)
+	checked, before, requests := len(e.instance.parts()) > 0 && !op.Env.Signal, op.SequenceNr(), len(op.Requests)
 	if checked {
-		for _, p := range e.instance.parts {
+		for _, p := range e.instance.parts() {
 			p.Mark()
 		}
 	}
@@ -148,7 +148,7 @@ func (e *entity) accepted(op *engine.Op, before uint64, requests int) bool {
 	if op.SequenceNr() == before {
 		return true
 	}
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		if err := p.Check(); err != nil {
 			if e.host.rt.watched {
 				observing(op.Env).persist(-int(op.SequenceNr()-before), before) //nolint:gosec // a number of events
@@ -326,7 +326,7 @@ func (e *entity) inject(op *engine.Op) []byte {
 
 func (e *entity) mayPersist() error {
 	switch {
-	case e.instance.readOnly:
+	case e.readOnly:
 		return ErrReadOnly
 	case e.host.journal == nil:
 		return ErrNoJournal

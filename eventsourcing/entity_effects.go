@@ -164,7 +164,7 @@ func (e *entity) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
 		e.host.rt.observe(func() { f(e.pid(), seqNr) })
 	}
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		e.callPart(func() hosting.Outgoing { return p.Durable(seqNr, e.host.rt.steady()) })
 	}
 	e.tickParts()

@@ -41,7 +41,7 @@ func (e *entity) hasWork() (has bool) {
 	if d := e.host.model.deadline; d != nil && !d(e.instance.state).IsZero() {
 		return true
 	}
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		if p.HasWork() {
 			return true
 		}

@@ -231,10 +231,10 @@ func (e *entity) deadlineDue(at time.Time) {
 // startParts starts the parts of a recovered instance, unless the entity was recovered to an
 // earlier state.
 func (e *entity) startParts() {
-	if e.instance.readOnly {
+	if e.readOnly {
 		return
 	}
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		e.callPart(func() hosting.Outgoing { return p.Recovered(e.host.rt.steady()) })
 	}
 	e.tickParts()
@@ -263,7 +263,7 @@ func (e *entity) nextTick(p hosting.Part) (at time.Time) {
 // tickParts sets the timer to the earliest tick of a part.
 func (e *entity) tickParts() {
 	var next time.Time
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		if at := e.nextTick(p); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -288,7 +288,7 @@ func (e *entity) tick() {
 		return
 	}
 	now := e.host.rt.steady()
-	for _, p := range e.instance.parts {
+	for _, p := range e.instance.parts() {
 		if at := e.nextTick(p); !at.IsZero() && !at.After(now) {
 			e.callPart(func() hosting.Outgoing { return p.Tick(now) })
 		}
@@ -332,7 +332,7 @@ func (e *entity) admits(s Signal) bool {
 
 // hasTimers reports whether a timer would be lost if the entity left memory.
 func (e *entity) hasTimers() bool {
-	if slices.ContainsFunc(e.instance.parts, func(p hosting.Part) bool { return !e.nextTick(p).IsZero() }) {
+	if slices.ContainsFunc(e.instance.parts(), func(p hosting.Part) bool { return !e.nextTick(p).IsZero() }) {
 		return true
 	}
 	x := e.extra

@@ -192,7 +192,7 @@ type host struct {
 	seed   maphash.Seed
 	shards [hostShards]hostShard
 	sweep  *time.Timer
-	sweeps atomic.Int64 // the number of calls of passivateIdle
+	sweeps atomic.Int32 // the number of calls of passivateIdle
 	// nodeLocal is set if entities move to nodes that cannot read the snapshots.
 	nodeLocal bool
 	offers    bool          // entities accept the offers of callers to take a turn
@@ -505,9 +505,9 @@ func (h *host) sweepInterval() time.Duration {
 func (h *host) passivateIdle() {
 	interval := h.sweepInterval()
 	k := (h.opts.PassivateAfter + interval - 1) / interval
-	before := h.sweeps.Add(1) - 1 - int64(k)
+	before := h.sweeps.Add(1) - 1 - int32(k) //nolint:gosec // small
 	h.each(func(e *entity) {
-		if e.lastUsed.Load() <= before {
+		if before-e.lastUsed.Load() >= 0 { // also after an overflow
 			e.stop(stopIdle)
 		}
 	})

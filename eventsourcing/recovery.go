@@ -287,15 +287,14 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 		e.do(func(out *engine.Effects) { e.recoveryFailed(err, out) }) //nolint:contextcheck // the entity outlives the recovery
 		return
 	}
-	f.into.readOnly = f.opts.readOnly()
 	in := engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
 		SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Replayed: f.replayed, Writer: rt.newWriter(),
 	}}
-	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) }) //nolint:contextcheck // the entity outlives the recovery
+	e.do(func(out *engine.Effects) { e.recovered(&f, in, out) }) //nolint:contextcheck // the entity outlives the recovery
 }
 
-func (e *entity) recovered(fresh instance, in engine.Input, out *engine.Effects) {
-	e.instance, e.abandon = fresh, nil
+func (e *entity) recovered(f *folding, in engine.Input, out *engine.Effects) {
+	e.instance, e.readOnly, e.abandon = f.into, f.opts.readOnly(), nil
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()
 		e.watchRecovered()
@@ -320,10 +319,11 @@ func (e *entity) recoveryFailed(cause error, out *engine.Effects) {
 		return err
 	})
 	if err == nil {
-		e.instance.failed = true
+		e.without = true
 		in.Env = &engine.Envelope{Message: RecoveryFailed{Err: cause}, Signal: true}
 	}
 	defer func() { // also if user code calls runtime.Goexit
+		e.without = false
 		if !e.absent {
 			e.instance = before
 		}

@@ -131,7 +131,7 @@ func (h *host) pending(ctx context.Context, id string) (pending bool, err error)
 			pending = true
 		}
 		now := h.rt.steady()
-		for _, p := range f.into.parts { // of a state without an entity, so nothing is sent
+		for _, p := range f.into.parts() { // of a state without an entity, so nothing is sent
 			out := p.Recovered(now)
 			pending = pending || len(out.Sends) > 0 || len(out.Signals) > 0 || !p.Next().IsZero()
 		}

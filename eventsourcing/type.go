@@ -246,7 +246,7 @@ func (m *model) checkParts() error {
 		if err != nil {
 			return err
 		}
-		return checkPartFields(in.state, in.parts)
+		return checkPartFields(in.state, in.parts())
 	})
 	if _, panicked := errors.AsType[*PanicError](err); panicked {
 		return fmt.Errorf("%w: Type.New: %w", ErrInvalid, err)
@@ -255,10 +255,15 @@ func (m *model) checkParts() error {
 }
 
 type instance struct {
-	state    any // a *S
-	parts    []hosting.Part
-	readOnly bool // it was recovered to an earlier event
-	failed   bool // the empty state after a recovery that failed
+	state    any             // a *S
+	attached *[]hosting.Part // nil if the type has no parts, so that an idle entity stays small
+}
+
+func (in *instance) parts() []hosting.Part {
+	if in.attached == nil {
+		return nil
+	}
+	return *in.attached
 }
 
 // newInstance returns the empty state of an entity and attaches its parts.
@@ -267,13 +272,17 @@ func (m *model) newInstance(id, pid string) (instance, error) {
 	if state == nil {
 		return instance{}, fmt.Errorf("%w: Type.New returned nil", ErrInvalid)
 	}
+	in := instance{state: state}
 	parts, err := m.attach(state, pid)
-	return instance{state: state, parts: parts}, err
+	if len(parts) > 0 {
+		in.attached = &parts
+	}
+	return in, err
 }
 
 // apply applies one event. It may panic.
 func (m *model) apply(in *instance, event any, record Recorded) {
-	for _, p := range in.parts {
+	for _, p := range in.parts() {
 		p.Applying(record.SequenceNr, record.Metadata)
 	}
 	switch {
@@ -286,7 +295,7 @@ func (m *model) apply(in *instance, event any, record Recorded) {
 
 // admits reports whether all parts accept a signal.
 func (in *instance) admits(s Signal) bool {
-	for _, p := range in.parts {
+	for _, p := range in.parts() {
 		if !p.Admit(s) {
 			return false
 		}

@@ -33,8 +33,6 @@ var (
 	errAnswerLost = fmt.Errorf("%w: the entity stopped before its later reply: %w", ErrNoReply, ErrStopped)
 	// ErrOutboxFull refuses a command that would exceed delivery.Options.MaxUnconfirmed.
 	ErrOutboxFull = errors.New("delivery: too many unconfirmed deliveries")
-	// errDiscarded marks an instance whose state includes events that Op.Discard has dropped.
-	errDiscarded = errors.New("eventsourcing: the instance is recovered after a refused command")
 	// errStashOverflow is the cause of a restart by the overflow policy Fail.
 	errStashOverflow = fmt.Errorf("%w: the overflow policy restarts the entity", ErrStashFull)
 )

@@ -43,7 +43,7 @@ func (m *Machine) refreshed(in Input, out *Effects) {
 		m.phase = ready
 		if in.Recovery.SequenceNr > m.applied {
 			m.applied, m.durable = in.Recovery.SequenceNr, in.Recovery.SequenceNr
-			m.lastTime, m.writer = in.Recovery.Time, in.Recovery.Writer
+			m.lastTime, m.writer = instantOf(in.Recovery.Time), in.Recovery.Writer
 		}
 	}
 }
@@ -65,10 +65,10 @@ func (m *Machine) recovered(in Input, out *Effects) {
 	}
 	m.phase = ready
 	m.applied, m.durable = in.Recovery.SequenceNr, in.Recovery.SequenceNr
-	m.lastTime, m.writer = in.Recovery.Time, in.Recovery.Writer
+	m.lastTime, m.writer = instantOf(in.Recovery.Time), in.Recovery.Writer
 	if m.cfg.SnapshotEvery > 0 && in.Recovery.Replayed >= m.cfg.SnapshotEvery && !m.saving {
 		if s := m.b.State(); s != nil {
-			s.SequenceNr, s.Time = m.applied, m.lastTime
+			s.SequenceNr, s.Time = m.applied, m.lastTime.time()
 			m.saving, s.Awaited = true, true
 			out.Save = append(out.Save, s)
 		}
@@ -146,12 +146,13 @@ func (m *Machine) signal(s any) {
 // the events of a refused command. It is called when
 // all events that the instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
-	cause, verdict := m.broken, m.verdict
+	broken := m.broken
 	m.dropPending()
-	if cause == errDiscarded { //nolint:errorlint // the machine's own value, unwrapped
+	if broken.cause == nil {
 		m.restart(nil, nil, out)
 		return
 	}
+	cause, verdict := broken.cause, broken.verdict
 	again := m.tooMany()
 	out.Cause, out.Resumed = cause, false
 	var recovery *RecoveryFailed
@@ -170,8 +171,8 @@ func (m *Machine) refoldBroken(out *Effects) {
 
 // tooMany counts panics. It reports whether the limit within PanicWindow is reached.
 func (m *Machine) tooMany() bool {
-	if now := m.now.UnixMicro(); now-m.panicsSince > m.cfg.PanicWindow.Microseconds() {
-		m.panicsSince, m.panics = now, 0
+	if m.now-m.panicsSince > instant(m.cfg.PanicWindow.Microseconds()) {
+		m.panicsSince, m.panics = m.now, 0
 	}
 	m.panics++
 	if int(m.panics) < m.cfg.PanicLimit {
@@ -374,7 +375,7 @@ func (m *Machine) fail(cause error, intact bool, out *Effects) {
 		out.Cause, out.Resumed = cause, true
 		return
 	}
-	m.broken, m.verdict = cause, verdict
+	m.broken = &failure{cause, verdict}
 }
 
 // ended stops an instance if its supervisor has decided so. Messages that wait fail.

@@ -80,6 +80,23 @@ const (
 	backingOff
 )
 
+// instant is a time of whole microseconds in a third of the memory of a time.Time, so that an idle entity
+// stays small. The zero value is the zero Time.
+type instant int64
+
+// zeroTime is the Unix time of the zero Time in microseconds.
+const zeroTime = -62_135_596_800_000_000
+
+func instantOf(t time.Time) instant { return instant(t.UnixMicro() - zeroTime) }
+
+func (i instant) time() time.Time { return time.UnixMicro(int64(i) + zeroTime).UTC() }
+
+// failure is the reason why an instance ends, with the decision of its supervisor.
+type failure struct {
+	cause   error // nil if the state includes events that Op.Discard has dropped
+	verdict Directive
+}
+
 // Machine is the protocol of one entity. It is not safe for concurrent use.
 type Machine struct {
 	cfg *Config
@@ -87,17 +104,16 @@ type Machine struct {
 	id  string
 
 	writer   string
-	now      time.Time
-	lastTime time.Time
-	applied  uint64 // the last assigned sequence number
-	durable  uint64 // the last sequence number that is stored
+	now      instant
+	lastTime instant // of the last assigned sequence number
+	applied  uint64  // the last assigned sequence number
+	durable  uint64  // the last sequence number that is stored
 
-	head, tail         *Step     // the pending list
-	unitHead, unitTail *Step     // units of the pending list that wait for the journal
-	failed             *Step     // the first unit that was not stored
-	broken             error     // the reason why this instance decides no more messages
-	verdict            Directive // about broken
-	killed             error     // the error of Kill for waiting messages; nil if the entity was not killed
+	head, tail         *Step    // the pending list
+	unitHead, unitTail *Step    // units of the pending list that wait for the journal
+	failed             *Step    // the first unit that was not stored
+	broken             *failure // the reason why this instance decides no more messages
+	killed             error    // the error of Kill for waiting messages; nil if the entity was not killed
 
 	stash Queue                // messages that could not be decided yet
 	user  Queue                // messages stashed by the user
@@ -124,8 +140,8 @@ type Machine struct {
 	stopping    bool
 	draining    bool
 	dropCalls   bool
-	failing     bool  // a signal about a failed recovery is handled
-	panicsSince int64 // Unix microseconds
+	failing     bool // a signal about a failed recovery is handled
+	panicsSince instant
 }
 
 // Init prepares a zero Machine for the entity with this persistence ID.
@@ -136,7 +152,7 @@ func (m *Machine) Init(cfg *Config, b Behavior, id string) {
 // Step handles an input at time now and appends the resulting actions to out. Times never decrease
 // and are whole microseconds.
 func (m *Machine) Step(now time.Time, in Input, out *Effects) {
-	m.now = now
+	m.now = instantOf(now)
 	out.More = true // if user code calls runtime.Goexit, Step does not end
 	switch in.Kind {
 	case Deliver:
@@ -188,10 +204,10 @@ func (m *Machine) Vacant() bool {
 func (m *Machine) ID() string { return m.id }
 
 // Now returns the time of the last Step or SetNow.
-func (m *Machine) Now() time.Time { return m.now }
+func (m *Machine) Now() time.Time { return m.now.time() }
 
 // SetNow sets the result of Now until the next Step.
-func (m *Machine) SetNow(now time.Time) { m.now = now }
+func (m *Machine) SetNow(now time.Time) { m.now = instantOf(now) }
 
 // SequenceNr returns the sequence number of the last applied event.
 func (m *Machine) SequenceNr() uint64 { return m.applied }
@@ -281,7 +297,7 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 		}
 		m.ops++
 		if op.discarded {
-			m.broken = errDiscarded
+			m.broken = &failure{}
 		}
 		if op.panicked {
 			if _, ok := e.Message.(RecoveryCompleted); ok {
@@ -327,27 +343,26 @@ func (m *Machine) link(op *Op, out *Effects) {
 	}
 	for _, r := range op.Requests {
 		if s, ok := r.(*State); ok && s.Time.IsZero() {
-			s.Time = m.lastTime
+			s.Time = m.lastTime.time()
 			if s.SequenceNr == before {
-				s.Time = beforeTime
+				s.Time = beforeTime.time()
 			}
 		}
 	}
 }
 
 func (m *Machine) number(s *Step, out *Effects) {
-	if m.now.After(m.lastTime) {
-		m.lastTime = m.now
-	}
+	m.lastTime = max(m.lastTime, m.now)
 	w := &s.Request.Write
 	w.ID, w.Writer, w.Expect = m.id, m.writer, m.applied
+	at := m.lastTime.time()
 	for i := range w.Events {
 		m.applied++
 		w.Events[i].SequenceNr = m.applied
-		w.Events[i].Time = m.lastTime
+		w.Events[i].Time = at
 	}
 	if s.state != nil {
-		s.state.SequenceNr, s.state.Time, s.state.Awaited = m.applied, m.lastTime, true
+		s.state.SequenceNr, s.state.Time, s.state.Awaited = m.applied, at, true
 		m.saving = true
 	}
 	if m.unitTail == nil {
@@ -423,7 +438,7 @@ func (m *Machine) settled(out *Effects) bool {
 func (m *Machine) Waiting() int32 { return int32(m.stash.n + m.user.n) } //nolint:gosec // a count of envelopes in memory
 
 // First returns the message that is decided next, nil if none waits.
-func (m *Machine) First() *Envelope { return m.stash.head }
+func (m *Machine) First() *Envelope { return m.stash.first() }
 
 // Last returns the message that is decided last, nil if none waits.
-func (m *Machine) Last() *Envelope { return m.stash.tail }
+func (m *Machine) Last() *Envelope { return m.stash.last }

@@ -196,3 +196,23 @@ func TestStashedMessagesKeepTheirOrder(t *testing.T) {
 		t.Errorf("%d messages were decided, want %d in the order of their arrival", len(decided), len(want))
 	}
 }
+
+// TestNow checks that a machine keeps whole microseconds of any time, and that its zero value has the zero
+// Time.
+func TestNow(t *testing.T) {
+	t.Parallel()
+	var m engine.Machine
+	if !m.Now().IsZero() {
+		t.Errorf("the time of a new machine is %v", m.Now())
+	}
+	for _, at := range []time.Time{
+		{},
+		time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+		time.Date(2026, 11, 28, 1, 2, 3, 4_005_000, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+	} {
+		m.SetNow(at)
+		if got := m.Now(); !got.Equal(at) || got.Location() != time.UTC {
+			t.Errorf("the time is %v, want %v", got, at)
+		}
+	}
+}

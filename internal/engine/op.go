@@ -142,10 +142,7 @@ func (o *Op) SequenceNr() uint64 { return o.nr }
 
 // Time returns the timestamp of events that are persisted now.
 func (o *Op) Time() time.Time {
-	if o.machine.now.After(o.machine.lastTime) {
-		return o.machine.now
-	}
-	return o.machine.lastTime
+	return max(o.machine.lastTime, o.machine.now).time()
 }
 
 // Due returns a State if a snapshot is due with a unit of n events, or nil. The caller fills in the

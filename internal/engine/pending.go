@@ -93,7 +93,7 @@ func (m *Machine) call(op *Op, fn any, out *Effects) {
 	op.nr, op.replied, op.Applied = m.applied, false, false
 	defer func() { // also if user code calls runtime.Goexit
 		if op.discarded {
-			m.broken = errDiscarded
+			m.broken = &failure{}
 		}
 		if op.panicked {
 			m.fail(op.err, !op.Applied, out)
@@ -237,8 +237,8 @@ type Envelope struct {
 // Queue is a first-in, first-out list of envelopes. An envelope is in at most one queue. The zero
 // value is empty.
 type Queue struct {
-	head, tail *Envelope
-	n          int
+	last *Envelope // its next is the first envelope; nil if the queue is empty
+	n    int
 }
 
 // Len returns the number of envelopes.
@@ -246,41 +246,46 @@ func (q *Queue) Len() int { return q.n }
 
 // Push appends an envelope.
 func (q *Queue) Push(e *Envelope) {
-	e.next = nil
-	if q.tail == nil {
-		q.head = e
-	} else {
-		q.tail.next = e
+	e.next = e
+	if q.last != nil {
+		e.next, q.last.next = q.last.next, e
 	}
-	q.tail = e
+	q.last = e
 	q.n++
 }
 
 // Pop removes and returns the first envelope; nil if the queue is empty.
 func (q *Queue) Pop() *Envelope {
-	e := q.head
-	if e == nil {
+	e := q.first()
+	switch e {
+	case nil:
 		return nil
-	}
-	q.head = e.next
-	if q.head == nil {
-		q.tail = nil
+	case q.last:
+		q.last = nil
+	default:
+		q.last.next = e.next
 	}
 	e.next = nil
 	q.n--
 	return e
 }
 
+func (q *Queue) first() *Envelope {
+	if q.last == nil {
+		return nil
+	}
+	return q.last.next
+}
+
 // Prepend moves all envelopes of front to the front of q, in order.
 func (q *Queue) Prepend(front *Queue) {
-	if front.n == 0 {
+	switch {
+	case front.n == 0:
 		return
-	}
-	if q.n == 0 {
+	case q.n == 0:
 		*q = *front
-	} else {
-		front.tail.next = q.head
-		q.head = front.head
+	default:
+		q.last.next, front.last.next = front.last.next, q.last.next
 		q.n += front.n
 	}
 	*front = Queue{}

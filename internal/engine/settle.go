@@ -84,14 +84,12 @@ func (m *Machine) settle(out *Effects) {
 // fence is stored, the unit can never be stored. If the fence conflicts, the journal already holds
 // a record with this number.
 func (m *Machine) fence(out *Effects) {
-	if m.now.After(m.lastTime) {
-		m.lastTime = m.now
-	}
+	m.lastTime = max(m.lastTime, m.now)
 	expect := m.failed.Request.Write.Expect
 	m.phase = fencing
 	out.Fence = &journal.Write{
 		ID: m.id, Writer: m.writer, Expect: expect,
-		Events: []journal.Event{{SequenceNr: expect + 1, Time: m.lastTime}},
+		Events: []journal.Event{{SequenceNr: expect + 1, Time: m.lastTime.time()}},
 	}
 }
 

@@ -50,7 +50,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 		}
 		settings := fmt.Sprintf("%d idle entities with %d bytes of state", n, residentPad)
 		results = []Result{
-			atMost((float64(used)-float64(alone))/float64(n), "bytes/entity", 1024, settings, ""),
+			atMost((float64(used)-float64(alone))/float64(n), "bytes/entity", 512, settings, ""),
 			atMost(float64(running), "goroutines", 64, settings, fmt.Sprintf("%d before", goroutines)),
 		}
 		return nil
