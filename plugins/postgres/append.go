@@ -4,12 +4,14 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -22,7 +24,7 @@ import (
 const maxAttempts = 3
 
 // Append implements journal.Journal. A call is one statement and one round trip, or several if its
-// writes exceed 64 MiB. Each statement is a transaction.
+// writes exceed 64 MiB, or if a write conflicts with stored events. Each statement is a transaction.
 //
 // An error matches journal.ErrNotSent if the server reported it before the commit, or if it
 // occurred before anything was sent. When ctx ends, the server is requested to cancel the statement
@@ -39,27 +41,29 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	for part := range b.parts {
 		j.store(ctx, b, part)
 	}
-	return b.errs
+	errs := b.errs
+	b.release()
+	return errs
 }
 
 // store stores a group of chains. If another writer inserts an event after the statement has
 // checked its ID, the whole group is aborted. The next attempt finds the event of the other writer.
-func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
+func (j *Journal) store(ctx context.Context, b *batch, chains []chain) {
 	for attempt := 1; ; attempt++ {
-		conflicts, err := j.db.send(ctx, b.writes, chains)
+		conflicts, err := j.db.send(ctx, b, chains, attempt)
 		switch {
 		case err == nil:
 			j.settle(b, chains, conflicts)
 			return
 		case !isConflict(err):
 			err = j.db.appendError(ctx, err)
-			for _, c := range chains {
-				b.failChain(c, err)
+			for i := range chains {
+				b.failChain(&chains[i], err)
 			}
 			return
 		case attempt < maxAttempts:
 		case len(chains) == 1:
-			b.failChain(chains[0], &journal.ConflictError{ID: chains[0].id, Expected: chains[0].expect})
+			b.failChain(&chains[0], &journal.ConflictError{ID: chains[0].id, Expected: chains[0].expect})
 			return
 		default:
 			half := len(chains) / 2
@@ -71,9 +75,9 @@ func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 }
 
 // settle sets the outcomes of a group that was stored except for conflicts.
-func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
+func (j *Journal) settle(b *batch, chains []chain, conflicts []conflict) {
 	for _, found := range conflicts {
-		c := chains[found.chain]
+		c := &chains[found.chain]
 		if found.highest == c.expect {
 			found.highest = 0 // the highest number has changed since
 		}
@@ -116,16 +120,63 @@ type conflict struct {
 	highest uint64
 }
 
-// send stores chains with one statement. Without an error, all chains without a conflict are
-// stored.
-func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain) (conflicts []conflict, err error) {
+// send stores chains with one statement if there is no conflict. Without an error, all chains
+// without a conflict are stored.
+func (db *DB) send(ctx context.Context, b *batch, chains []chain, attempt int) (conflicts []conflict, err error) {
 	if len(chains) == 1 && chains[0].events == 1 {
-		return db.sendOne(ctx, &writes[chains[0].writes[0]])
+		return db.sendOne(ctx, &b.writes[b.order[chains[0].from].write])
 	}
+	if attempt == 1 {
+		stored, err := db.sendBatch(ctx, b, chains)
+		if stored || err != nil && !isConflict(err) {
+			return nil, err
+		}
+	}
+	return db.sendMany(ctx, b, chains)
+}
+
+// sendBatch stores chains with one statement unless there is a conflict. It repeats the statement
+// after the first append and when the epoch has changed.
+func (db *DB) sendBatch(ctx context.Context, b *batch, chains []chain) (stored bool, err error) {
 	e := getEncoder()
 	defer putEncoder(e)
-	for i, c := range chains {
-		e.chain(i, c, writes)
+	for range maxAttempts {
+		epoch := db.own.find(chains)
+		e.reset()
+		for i := range chains {
+			if !chains[i].own {
+				e.head(&chains[i])
+			}
+			e.events(i, b, &chains[i])
+		}
+		current := epoch
+		err = db.run(ctx, &db.sql.appendBatch, e.batchParams(epoch), func(values [][]byte) error {
+			if stored = values[0] == nil; !stored {
+				current = string(values[0])
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return false, err
+		case stored:
+			db.own.add(epoch, chains)
+			return true, nil
+		case current == "":
+			return false, nil
+		}
+		db.own.start(current)
+	}
+	return false, nil
+}
+
+// sendMany stores the chains without a conflict with one statement.
+func (db *DB) sendMany(ctx context.Context, b *batch, chains []chain) (conflicts []conflict, err error) {
+	e := getEncoder()
+	defer putEncoder(e)
+	for i := range chains {
+		e.head(&chains[i])
+		e.events(i, b, &chains[i])
 	}
 	err = db.run(ctx, &db.sql.appendMany, e.params(), func(values [][]byte) (err error) {
 		if values[0] != nil {
@@ -213,76 +264,113 @@ const (
 // chain is the consecutive writes of one ID in one call. Only the first write can conflict with
 // stored events, so all writes of a chain are stored together or not at all.
 type chain struct {
-	id     string
-	writes []int  // indexes in the call
-	one    [1]int // storage of writes in the usual case
-	expect uint64 // of the first write
-	next   uint64 // expected by a further write
-	events int
-	size   int
-	broken bool // a write was rejected, so further writes are skipped
+	id       string
+	from, to int    // the range in batch.order
+	expect   uint64 // of the first write
+	next     uint64 // expected by a further write
+	events   int
+	size     int
+	own      bool // set by ownEvents.find
 }
 
 type batch struct {
 	writes []journal.Write
 	errs   []error // nil until a write has failed
-	chains []*chain
-	last   map[string]*chain // last chain of each ID
+	order  []position
+	chains []chain
+}
+
+// position is the place of a write in the order of a batch. The key has the first bytes of the ID
+// after the prefix that all IDs of the batch have in common, so most comparisons need no ID.
+type position struct {
+	key   uint64
+	write int
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }} //nolint:gochecknoglobals // a cache of memory
+
+// release makes the batch reusable.
+func (b *batch) release() {
+	clear(b.chains)
+	*b = batch{order: b.order[:0], chains: b.chains[:0]}
+	batches.Put(b)
 }
 
 // newBatch rejects writes that can never be stored, and puts the others in chains, ordered by ID.
 // The order prevents deadlocks between transactions that wait for each other's rows.
 func newBatch(writes []journal.Write) *batch {
-	b := &batch{writes: writes, chains: make([]*chain, 0, len(writes))}
-	if len(writes) > 1 {
-		b.last = make(map[string]*chain, len(writes))
+	b, _ := batches.Get().(*batch)
+	b.writes = writes
+	b.sort()
+	for from := 0; from < len(b.order); {
+		from = b.link(from)
 	}
-	for i := range writes {
-		if err := b.add(i, &writes[i]); err != nil {
-			b.fail(i, err)
-		}
-	}
-	slices.SortStableFunc(b.chains, func(x, y *chain) int { return strings.Compare(x.id, y.id) })
 	return b
 }
 
-// add adds a write to a chain, or returns the reason why it cannot be stored.
-func (b *batch) add(i int, w *journal.Write) error {
-	before := b.last[w.ID]
-	if before != nil && before.broken {
-		return journal.ErrSkipped
-	}
-	size, err := checkWrite(w)
-	if err == nil && before != nil && w.Expect != before.next {
-		err = &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: before.next}
-	}
-	switch {
-	case err != nil && before != nil:
-		before.broken = true
-		return err
-	case err != nil:
-		if b.last != nil {
-			b.last[w.ID] = &chain{broken: true}
-		}
-		return err
-	case before == nil || before.size+size > maxPart:
-		before = &chain{id: w.ID, expect: w.Expect}
-		before.writes = before.one[:0]
-		b.chains = append(b.chains, before)
-		if b.last != nil {
-			b.last[w.ID] = before
+// sort sorts the writes by ID. The writes of one ID keep their order.
+func (b *batch) sort() {
+	first := b.writes[0].ID
+	common := len(first)
+	for i := range b.writes {
+		id := b.writes[i].ID
+		common = min(common, len(id))
+		for id[:common] != first[:common] {
+			common--
 		}
 	}
-	before.writes = append(before.writes, i)
-	before.events += len(w.Events)
-	before.size += size
-	before.next = w.Expect + uint64(len(w.Events))
-	return nil
+	for i := range b.writes {
+		var key [8]byte
+		copy(key[:], b.writes[i].ID[common:])
+		b.order = append(b.order, position{key: binary.BigEndian.Uint64(key[:]), write: i})
+	}
+	slices.SortFunc(b.order, func(x, y position) int {
+		if x.key != y.key {
+			return cmp.Compare(x.key, y.key)
+		}
+		return cmp.Or(strings.Compare(b.writes[x.write].ID, b.writes[y.write].ID), cmp.Compare(x.write, y.write))
+	})
+}
+
+// link puts the writes of one ID in chains. It returns the position of the next ID.
+func (b *batch) link(from int) int {
+	id := b.writes[b.order[from].write].ID
+	var last *chain
+	broken := false // a write was rejected, so further writes are skipped
+	for at := from; at < len(b.order); at++ {
+		i := b.order[at].write
+		w := &b.writes[i]
+		if at > from && w.ID != id {
+			return at
+		}
+		if broken {
+			b.fail(i, journal.ErrSkipped)
+			continue
+		}
+		size, err := checkWrite(w)
+		if err == nil && last != nil && w.Expect != last.next {
+			err = &journal.ConflictError{ID: id, Expected: w.Expect, Highest: last.next}
+		}
+		if err != nil {
+			broken = true
+			b.fail(i, err)
+			continue
+		}
+		if last == nil || last.size+size > maxPart {
+			b.chains = append(b.chains, chain{id: id, from: at, expect: w.Expect})
+			last = &b.chains[len(b.chains)-1]
+		}
+		last.to = at + 1
+		last.events += len(w.Events)
+		last.size += size
+		last.next = w.Expect + uint64(len(w.Events))
+	}
+	return len(b.order)
 }
 
 // parts yields groups of chains, each for one statement. Two chains of one ID are never in one
 // group, because an ID has a second chain only if its writes are too large for one statement.
-func (b *batch) parts(yield func([]*chain) bool) {
+func (b *batch) parts(yield func([]chain) bool) {
 	rest := b.chains
 	for len(rest) > 0 {
 		n, size := 1, rest[0].size
@@ -290,15 +378,16 @@ func (b *batch) parts(yield func([]*chain) bool) {
 			size += rest[n].size
 			n++
 		}
-		if part := slices.DeleteFunc(slices.Clone(rest[:n]), b.failed); len(part) > 0 && !yield(part) {
+		part := rest[:n]
+		if b.errs != nil { // an earlier chain of the same ID may have failed
+			part = slices.DeleteFunc(slices.Clone(part), func(c chain) bool { return b.errs[b.order[c.from].write] != nil })
+		}
+		if len(part) > 0 && !yield(part) {
 			return
 		}
 		rest = rest[n:]
 	}
 }
-
-// failed reports whether an earlier chain of the same ID has failed.
-func (b *batch) failed(c *chain) bool { return b.errs != nil && b.errs[c.writes[0]] != nil }
 
 func (b *batch) fail(i int, err error) {
 	if b.errs == nil {
@@ -310,18 +399,16 @@ func (b *batch) fail(i int, err error) {
 // failChain sets the error of a chain that was not stored, or whose outcome is unknown, and skips
 // the following writes of its ID.
 func (b *batch) failChain(c *chain, err error) {
-	first := c.writes[0]
-	if b.last != nil {
-		for i := first + 1; i < len(b.writes); i++ {
-			if b.writes[i].ID == c.id {
-				b.fail(i, journal.ErrSkipped)
-			}
+	for at := c.from; at < len(b.order); at++ {
+		i := b.order[at].write
+		if b.writes[i].ID != c.id {
+			return
 		}
-	}
-	b.fail(first, err)
-	if !journal.NotStored(err) || errors.Is(err, journal.ErrNotSent) {
-		for _, i := range c.writes { // they were stored or lost together
+		// The writes of a chain were stored or lost together.
+		if at == c.from || at < c.to && (!journal.NotStored(err) || errors.Is(err, journal.ErrNotSent)) {
 			b.fail(i, err)
+		} else {
+			b.fail(i, journal.ErrSkipped)
 		}
 	}
 }

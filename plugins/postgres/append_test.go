@@ -176,7 +176,7 @@ func TestAppendAbortedByServer(t *testing.T) {
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	const rounds, ids = 20, 200
+	const rounds, ids = 60, 200
 	journals := []journal.Journal{openStore(t, dsn, postgres.Config{MaxConns: 1}).TestJournal(), openStore(t, dsn, postgres.Config{MaxConns: 1}).TestJournal()}
 	for round := range uint64(rounds) {
 		outcomes := make([]chan []error, len(journals))
@@ -265,12 +265,12 @@ func TestAppendWithoutResult(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{}).TestJournal()
 	admin := connect(t, dsn)
-	execute(t, admin, "DROP FUNCTION refold.append_one; DROP FUNCTION refold.append_many", pgx.QueryExecModeSimpleProtocol)
+	execute(t, admin, "DROP FUNCTION refold.append_one; DROP FUNCTION refold.append_batch", pgx.QueryExecModeSimpleProtocol)
 	for _, rows := range []string{"SELECT NULL::%s WHERE false", "VALUES (NULL::%[1]s), (NULL::%[1]s)"} {
 		execute(t, admin, `CREATE OR REPLACE FUNCTION refold.append_one(integer, text, bigint, smallint, timestamptz, text, text, bytea, text[], bytea)
 			RETURNS SETOF bigint LANGUAGE sql AS '`+fmt.Sprintf(rows, "bigint")+`'`)
-		execute(t, admin, `CREATE OR REPLACE FUNCTION refold.append_many(integer, text[], bigint[], integer[], text[], bigint[], smallint[], timestamptz[], text[], text[], bytea[], text[], bytea[])
-			RETURNS SETOF bigint[] LANGUAGE sql AS '`+fmt.Sprintf(rows, "bigint[]")+`'`)
+		execute(t, admin, `CREATE OR REPLACE FUNCTION refold.append_batch(integer, text, text[], bigint[], text[], bigint[], smallint[], timestamptz[], text[], text[], bytea[], text[], bytea[])
+			RETURNS SETOF text LANGUAGE sql AS '`+fmt.Sprintf(rows, "text")+`'`)
 		for n := 1; n <= 2; n++ {
 			if errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)}); errs == nil || errs[0] == nil || journal.NotStored(errs[0]) {
 				t.Errorf("append of %d events with the result %q: %v, want an unknown outcome", n, rows, errs)

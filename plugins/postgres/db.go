@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"hash/fnv"
+	"hash/maphash"
 	"net"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ type DB struct {
 	tail      *tail     // wakes readers of this process
 	notifier  *notifier // wakes readers of other processes
 	watch     *watch
+	own       ownEvents
 
 	closing sync.Once
 	leaving sync.WaitGroup // connections that are being closed
@@ -113,6 +115,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db.sql = newStatements(db.schema, lockClass(cfg.Schema))
 	db.journal = Journal{handle: plugin.NewHandle(), db: db}
 	db.snapshots = SnapshotStore{handle: plugin.NewHandle(), db: db}
+	db.own.seed = maphash.MakeSeed()
 	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
 	return db, nil
 }

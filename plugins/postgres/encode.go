@@ -102,7 +102,7 @@ func timestamp(t time.Time) uint64 {
 
 func int8Value(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// encoder encodes chains as the array parameters of append_many.
+// encoder encodes chains as the array parameters of append_many and append_batch.
 type encoder struct {
 	arrays  [len(appendManyTypes)]array
 	literal []byte
@@ -148,10 +148,14 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }} //nolint:goche
 
 func getEncoder() *encoder {
 	e, _ := encoders.Get().(*encoder)
+	e.reset()
+	return e
+}
+
+func (e *encoder) reset() {
 	for i, oid := range appendManyTypes {
 		e.arrays[i].reset(oid)
 	}
-	return e
 }
 
 func putEncoder(e *encoder) {
@@ -164,13 +168,18 @@ func putEncoder(e *encoder) {
 	}
 }
 
-func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
+// head adds the ID of a chain and its expected highest number.
+func (e *encoder) head(c *chain) {
+	e.arrays[paramIDs].text(c.id)
+	e.arrays[paramExpects].int8(c.expect)
+}
+
+// events adds the events of a chain, whose index counts from 0.
+func (e *encoder) events(index int, b *batch, c *chain) {
 	a := &e.arrays
-	a[paramIDs].text(c.id)
-	a[paramExpects].int8(c.expect)
 	slice := journal.SliceOf(c.id)
-	for _, i := range c.writes {
-		w := &writes[i]
+	for _, at := range b.order[c.from:c.to] {
+		w := &b.writes[at.write]
 		for k := range w.Events {
 			event := &w.Events[k]
 			a[paramHeads].int4(index + 1) // arrays of the server begin at 1
@@ -211,10 +220,20 @@ func (e *encoder) tagLiteral(tags []string) []byte {
 	return e.literal
 }
 
+// params returns the parameters of append_many.
 func (e *encoder) params() [][]byte {
 	params := make([][]byte, len(e.arrays))
 	for i := range e.arrays {
 		params[i] = e.arrays[i].value()
 	}
+	return params
+}
+
+// batchParams returns the parameters of append_batch. They have the epoch in place of the heads, as
+// the first one.
+func (e *encoder) batchParams(epoch string) [][]byte {
+	params := e.params()
+	copy(params[1:], params[:paramHeads])
+	params[0] = []byte(epoch)
 	return params
 }

@@ -151,9 +151,9 @@ func (db *DB) fail(ctx context.Context, err error) error {
 }
 
 type statements struct {
-	appendOne, appendMany             statement
-	replay, replayLarge, highest, ids statement
-	markDeleted, underWay, deleteSome statement
+	appendOne, appendMany, appendBatch statement
+	replay, replayLarge, highest, ids  statement
+	markDeleted, underWay, deleteSome  statement
 
 	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
 }
@@ -183,6 +183,8 @@ func newStatements(schema string, class int32) statements {
 			pgtype.TextOID, pgtype.Int8OID, pgtype.Int2OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.TextArrayOID, pgtype.ByteaOID),
 		appendMany: st(oneChanged, "append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
 			pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID),
+		appendBatch: st(oneChanged, "append_batch", fmt.Sprintf("SELECT {s}.append_batch(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
+			pgtype.TextOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID),
 
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
 		// regardless of its statistics. The last column is the first number after the range. There

@@ -6,6 +6,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"hash/maphash"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -154,19 +156,54 @@ func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) 
 		}
 		return err
 	}
-	e := getEncoder()
-	for i, c := range newBatch(writes).chains {
-		e.chain(i, c, writes)
+	e, b := getEncoder(), newBatch(writes)
+	for i := range b.chains {
+		e.head(&b.chains[i])
+		e.events(i, b, &b.chains[i])
 	}
-	st := &db.sql.appendMany
-	result := tx.Conn().PgConn().ExecParams(ctx, st.sql, e.params(), st.oids, []int16{1}, []int16{1}).Read()
-	switch {
-	case result.Err != nil:
-		return result.Err
-	case result.Rows[0][0] != nil:
-		return errors.New("conflict")
+	st, epoch := &db.sql.appendBatch, ""
+	for {
+		result := tx.Conn().PgConn().ExecParams(ctx, st.sql, e.batchParams(epoch), st.oids, []int16{1}, []int16{1}).Read()
+		switch {
+		case result.Err != nil:
+			return result.Err
+		case result.Rows[0][0] == nil:
+			return nil
+		case len(result.Rows[0][0]) == 0:
+			return errors.New("conflict")
+		}
+		epoch = string(result.Rows[0][0])
 	}
-	return nil
+}
+
+// OwnEvents returns the number of IDs that an append does not check.
+func (db *DB) OwnEvents() (n int) {
+	for _, slot := range db.own.slots {
+		if slot.id != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// SameSlot returns another ID with the same slot of ownEvents.
+func (db *DB) SameSlot(id string) string {
+	for n := 0; ; n++ {
+		if other := strconv.Itoa(n); other != id && db.own.slot(other) == db.own.slot(id) {
+			return other
+		}
+	}
+}
+
+// AddToFormerEpoch adds an event that was stored in a former epoch. It reports whether the current
+// epoch contains it.
+func AddToFormerEpoch() bool {
+	o := ownEvents{seed: maphash.MakeSeed()}
+	o.start("former")
+	epoch := o.find(nil)
+	o.start("current")
+	o.add(epoch, []chain{{id: "a", next: 1}})
+	return o.slots != nil
 }
 
 // MigrationLock returns the key of the lock under which a schema is migrated.

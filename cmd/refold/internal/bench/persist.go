@@ -26,8 +26,10 @@ const (
 // persist measures asks that persist one event each.
 func persist(ctx context.Context, b *run) ([]Result, error) {
 	var samples []time.Duration
-	var rows, orders []float64 // on PostgreSQL: single rows, and bulk inserts with one order over all IDs
-	var ways []string          // the fastest bulk insert of each round
+	// On PostgreSQL: single rows, bulk inserts with one order over all IDs, the asks of few callers, and
+	// the fastest bulk insert of each round.
+	var rows, orders, few []float64
+	var ways []string
 	c, err := b.compare(
 		func() (float64, error) {
 			switch b.scheme {
@@ -52,6 +54,11 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 		func() (float64, error) {
 			t, err := b.adding(ctx, persistEntities, persistCallers)
 			samples = append(samples, t.samples...)
+			if err == nil && b.scheme == "postgres" {
+				var some throughput
+				some, err = b.adding(ctx, persistEntities, askCallers)
+				few = append(few, some.rate())
+			}
 			return t.rate(), err
 		})
 	if err != nil {
@@ -71,6 +78,8 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 		results = append(results, row.of(median(c.values), median(orders)))
 		row.Goal, row.Detail = 4, "the limit is single rows, one transaction each, from 16 connections"
 		results = append(results, row.of(median(c.values), median(rows)))
+		row.Goal, row.Settings = 2.5, fmt.Sprintf("%d entities, %d callers, 200-byte events, median of %d", persistEntities, askCallers, b.settings.Rounds)
+		results = append(results, row.of(median(few), median(rows)))
 	case "leveldb":
 		row = Result{Unit: "ms p99", Goal: 15, Better: lower, Settings: row.Settings, Detail: "the limit is the p50 of the same asks"}
 		results = append(results, row.of(ms(p99), ms(p50)))
