@@ -14,7 +14,8 @@ import (
 // maxRequests is the maximum number of shards in one AskStrategy.
 const maxRequests = 1000
 
-// getHomes replies with the homes of shards. For a shard that has no home or is moving, the reply follows when the shard has a home.
+// getHomes replies with the homes of shards. For a shard that has no home or is moving, and for a
+// shard whose home is terminating or has not registered, the reply follows when the shard has a home.
 func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 	if !m.isRegistered(from) {
 		return // an unregistered node would not receive the BeginHandOff of these shards
@@ -30,8 +31,9 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 		case m.phase < Active:
 			m.requestHome(s, from, true)
 		case found && (m.isTerminating(home) || m.instances[home] == 0):
-			// The requester repeats its request. A home that has not registered with this
-			// coordinator may have stopped before the previous coordinator stored this fact.
+			// A home that has not registered with this coordinator may have stopped before the
+			// previous coordinator stored this fact.
+			m.undecided[s] = with(m.undecided[s], from)
 		case found:
 			homes.add(home, s)
 		default:
@@ -59,11 +61,29 @@ func (m *Machine) requestNewHome(s Shard, from identity.Node) {
 			m.requestHome(s, n, true)
 		}
 	}
+	for _, n := range m.undecided[s] {
+		m.requestHome(s, n, true)
+	}
+	delete(m.undecided, s)
 	if m.clusterIsStopping() {
 		return // any new home would stop soon
 	}
 	if m.requestHome(s, m.cfg.Self, false); int(s) < m.cfg.Shards {
 		m.departed[s] = left
+	}
+}
+
+// answerUndecided replies to requests for shards whose home has registered.
+func (m *Machine) answerUndecided(shards []Shard) {
+	if len(m.undecided) == 0 {
+		return
+	}
+	for _, s := range shards {
+		nodes := m.undecided[s]
+		delete(m.undecided, s)
+		for _, n := range nodes {
+			m.getHomes(n, []Shard{s})
+		}
 	}
 }
 

@@ -59,7 +59,8 @@ type Machine struct {
 
 	followed      map[identity.Node]string // of the running probe, with Config.Standbys
 	moving        map[Shard]*handOff
-	departed      map[Shard]departure // of Moves
+	departed      map[Shard]departure       // of Moves
+	undecided     map[Shard][]identity.Node // requesters of shards whose home is terminating or has not registered
 	handOffs      []*handOff
 	handedOff     int    // number of shards whose hand-off has begun
 	rebalanceCall uint64 // ID of the running AskRebalance, or 0
@@ -74,7 +75,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	return &Machine{
 		cfg: cfg.withDefaults(), ids: cfg.FirstID, load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
-		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, departed: map[Shard]departure{}, followed: map[identity.Node]string{},
+		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, departed: map[Shard]departure{}, undecided: map[Shard][]identity.Node{}, followed: map[identity.Node]string{},
 		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil
 }
@@ -305,6 +306,9 @@ func (m *Machine) isRegistered(n identity.Node) bool {
 	return region || m.state.HasProxy(n)
 }
 
+// isInvited reports whether a response to an invitation is expected.
+func (m *Machine) isInvited(n identity.Node) bool { return m.member(n) != nil && m.isRegistered(n) }
+
 func (m *Machine) invite(n identity.Node) {
 	m.send(n, Message{Kind: RegisterAgain, Round: m.round})
 }
@@ -315,7 +319,7 @@ func (m *Machine) tickInvitations() {
 	if m.now < m.inviteAt {
 		return
 	}
-	m.invited = slices.DeleteFunc(m.invited, func(n identity.Node) bool { return m.member(n) == nil || !m.isRegistered(n) })
+	m.invited = slices.DeleteFunc(m.invited, func(n identity.Node) bool { return !m.isInvited(n) })
 	for _, n := range m.invited {
 		m.invite(n)
 	}

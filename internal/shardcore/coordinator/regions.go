@@ -122,7 +122,12 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	m.refused = without(m.refused, from)
 	m.instances[from] = msg.Instance
 	m.regionResponded(from, &msg)
-	m.invited = without(m.invited, from)
+	if has(m.invited, from) {
+		m.invited = without(m.invited, from)
+		if m.phase == Settling && !slices.ContainsFunc(m.invited, m.isInvited) {
+			m.settleAt = m.now // all have responded
+		}
+	}
 	shards, known := m.state.Region(from)
 	known = known && !m.isTerminating(from)
 	if msg.Kind == RegisterProxy || leaves && !known {
@@ -142,6 +147,7 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 			m.host(from, m.notMoving(shards))
 		}
 	}
+	m.answerUndecided(shards)
 	return true
 }
 

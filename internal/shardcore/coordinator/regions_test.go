@@ -188,6 +188,52 @@ func TestMinRegions(t *testing.T) {
 	d.stored("takeover without a shard on a member", "")
 }
 
+// A region that requests the home of a shard, while this home may have stopped, gets the reply without
+// another request: when the shard has a new home, or when the home has registered.
+func TestHomesFollowTheirDecision(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{RemovalMargin: after(20 * second)}, "a b c", append(registered("a", "b", "c"), allocated("b", 1))...)
+	d.members("a c")
+	d.get("c", 1)
+	d.pass(20*second - 1)
+	d.want("during the removal margin", "")
+	d.pass(1)
+	d.receive("c", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("c")})
+	d.want("after the removal margin", "a host[1], c homes a[1]")
+
+	d = drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("b", 1))...)
+	d.members("a b")
+	d.loaded()
+	d.pass(500 * time.Millisecond)
+	d.receive("a", coordinator.Message{Kind: coordinator.Register})
+	d.sent()
+	d.get("a", 1)
+	d.want("before the home has registered", "")
+	d.receive("b", coordinator.Message{Kind: coordinator.Register})
+	d.want("after the home has registered", "b register ack, b homes b[1], b host[1], a homes b[1]")
+}
+
+// A coordinator that takes over is active as soon as all regions and proxies have registered.
+func TestTakeoverEndsWithTheLastRegistration(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, append(registered("a", "b", "z"), proxy(coordinator.ProxyRegistered, "p"))...)
+	d.members("a b p")
+	d.loaded()
+	for i, n := range []string{"a", "b", "p"} {
+		if d.pass(0); d.m.Phase() != coordinator.Settling {
+			t.Errorf("the phase is %v after %d of 3 registrations, want settling", d.m.Phase(), i)
+		}
+		kind := coordinator.Register
+		if n == "p" {
+			kind = coordinator.RegisterProxy
+		}
+		d.receive(n, coordinator.Message{Kind: kind})
+	}
+	if d.pass(0); d.m.Phase() != coordinator.Active {
+		t.Errorf("the phase is %v after all registrations, want active", d.m.Phase())
+	}
+}
+
 // A region counts as terminated at the end of the removal margin, when its node is certainly down.
 func TestRemovalMargin(t *testing.T) {
 	t.Parallel()
