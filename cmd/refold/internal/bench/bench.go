@@ -132,6 +132,7 @@ func Rows() []Row {
 		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace, false},
 		{"sharding", "shard-load", inmem, shardLoad, false},
 		{"sharding", "shard-move", postgres, shardMove, true},
+		{"sharding", "shard-failover", nats, shardFailover, false},
 		{"sharding", "shard-kill", postgres, shardKill, true},
 		{"sharding", "shard-recall", postgres, shardRecall, true},
 		{"sharding", "shard-standby", postgres, shardStandby, true},

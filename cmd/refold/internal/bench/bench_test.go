@@ -141,7 +141,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 11, "cluster": 2, "ddata": 7, "sharding": 8, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 11, "cluster": 2, "ddata": 7, "sharding": 9, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)

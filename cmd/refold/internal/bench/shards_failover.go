@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/eventsourcing"
 )
 
@@ -115,13 +116,8 @@ func (b *run) kill(ctx context.Context, w *workers, names []string, peer int, re
 		if err = w.stop(victim, true); err != nil {
 			return err
 		}
-		probes, err := each(others, order{Do: orderProbe})
-		if err != nil {
+		if err = k.replies(others, at); err != nil {
 			return err
-		}
-		for _, p := range probes {
-			k.coordinator = max(k.coordinator, p.At.Sub(at))
-			k.all = max(k.all, p.Answered.Sub(at))
 		}
 		return pause(ctx, b.short(killAfter, minPause))
 	}); err != nil {
@@ -162,6 +158,66 @@ const (
 	probePause   = 250 * time.Millisecond
 	probeTimeout = 2 * time.Second
 )
+
+// maxFailover is the goal for the time beyond the removal margin.
+const maxFailover = 1
+
+// shardFailover measures the failure of one of three nodes without load, with replicated state. It
+// shows the fixed waits between the removal of the node and the reply of the last shard.
+func shardFailover(ctx context.Context, b *run) (results []Result, err error) {
+	names := []string{"n2", "n1", "n3"} // as in shardKill
+	for i, victim := range []string{"oldest", "leader", "plain"} {
+		var worst float64
+		var details []string
+		if err = b.runs(fmt.Sprintf("the %s node, ", victim), func() error {
+			return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
+				s := setup{Shards: b.moveShards(), Regions: 3, Downing: downing.Settings{StableAfter: nodeStableAfter}}
+				k := killed{victim: victim}
+				err := w.joinAll(ctx, s, names...)
+				if err == nil {
+					_, err = each(w.all, order{Do: orderProbe})
+				}
+				if err == nil {
+					err = b.killQuietly(w, w.all[i], &k)
+				}
+				worst = max(worst, (k.all - k.removed - nodeStableAfter).Seconds())
+				details = append(details, k.String())
+				return err
+			})
+		}); err != nil {
+			return results, fmt.Errorf("the %s node killed: %w", victim, err)
+		}
+		results = append(results, atMost(worst, "s beyond", maxFailover,
+			fmt.Sprintf("SIGKILL of the %s of 3 processes, replicated state, %d shards, no load; from removal until every shard replies on both other nodes, beyond the margin of %v; worst of %d",
+				victim, b.moveShards(), nodeStableAfter, len(details)), strings.Join(details, "; ")))
+		if b.trial() {
+			break // each run takes 20 seconds
+		}
+	}
+	return results, nil
+}
+
+// killQuietly kills a process and waits until all shards reply on the others.
+func (b *run) killQuietly(w *workers, victim *worker, k *killed) error {
+	at := time.Now()
+	if err := w.stop(victim, true); err != nil {
+		return err
+	}
+	if err := k.replies(w.all, at); err != nil {
+		return err
+	}
+	return k.observe(w.all, victim.name, at)
+}
+
+// replies records when the coordinator and all shards reply on some nodes.
+func (k *killed) replies(nodes []*worker, at time.Time) error {
+	probes, err := each(nodes, order{Do: orderProbe})
+	for _, p := range probes {
+		k.coordinator = max(k.coordinator, p.At.Sub(at))
+		k.all = max(k.all, p.Answered.Sub(at))
+	}
+	return err
+}
 
 // probe asks an entity of each shard until it replies, and the coordinator until one is active.
 // Answered is the time of the last reply of an entity, At the time of the reply of the coordinator.
