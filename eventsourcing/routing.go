@@ -93,8 +93,12 @@ func newRemoteMessage(ctx context.Context, id string, command any, deadline time
 		m.env.Message, m.env.Caller = command, m
 		return hosting.NewMessage(id, &m.env, false)
 	}
-	c := &call{remote: &remoteCaller{answered: answered, deadline: deadline, charge: charge}}
-	c.ctx = ctx
+	both := &struct { // one allocation
+		call   call
+		remote remoteCaller
+	}{remote: remoteCaller{answered: answered, deadline: deadline, charge: charge}}
+	c := &both.call
+	c.remote, c.ctx = &both.remote, ctx
 	c.env.Message, c.env.Caller = command, c
 	return hosting.NewMessage(id, &c.env, false)
 }

@@ -90,9 +90,9 @@ func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	return encodedCommand{manifest, payload}, nil
 }
 
-// appendCommand returns the encoding of a command. The number identifies the reply; 0 means that no
+// appendCommand appends the encoding of a command. The number identifies the reply; 0 means that no
 // caller waits.
-func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint64) []byte {
+func (s *shell) appendCommand(dst []byte, m *hosting.Message, e *encodedCommand, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
 	if s.runtime != nil {
@@ -113,11 +113,9 @@ func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint
 	if attempt > 0 {
 		version = deliveryVersion
 	}
-	self := s.node.Self()
-	dst := make([]byte, 0, len(self.Name)+len(trace)+len(e.manifest)+len(e.payload)+64)
 	dst = append(dst, version, flags)
 	if flags&withReplyAddress != 0 {
-		dst = wire.AppendNode(dst, self)
+		dst = wire.AppendNode(dst, s.node.Self())
 		dst = binary.AppendUvarint(dst, number)
 	}
 	if flags&withDeadline != 0 {
@@ -157,12 +155,13 @@ type incomingCommand struct {
 	attempt     int // number of the transmission of a delivery, 0 for other commands
 }
 
-// decodeCommand decodes the result of appendCommand. The error matches errMalformed.
-func decodeCommand(b []byte) (a incomingCommand, err error) {
+// decodeCommand decodes the result of appendCommand. from is the node that has sent the command. The
+// error matches errMalformed.
+func decodeCommand(b []byte, from identity.Node) (a incomingCommand, err error) {
 	r := wire.NewReader(b, deliveryVersion, maxPayload, errMalformed)
 	flags := r.Byte("flags")
 	if flags&withReplyAddress != 0 {
-		a.replyTo = replyAddress{r.Node(), r.Uint(1<<63, "number")}
+		a.replyTo = replyAddress{r.NodeLike(from), r.Uint(1<<63, "number")}
 	}
 	if flags&withDeadline != 0 {
 		a.hasDeadline, a.timeLeft = true, time.Duration(r.Uint(1<<53, "microseconds"))*time.Microsecond //nolint:gosec // at most 2^63
@@ -191,19 +190,20 @@ type decodedCommand struct {
 	charge loop.Charge
 }
 
-// decode decodes a command for an entity. The loop must not call it: the codec belongs to the
-// application and may block.
-func (c *decodedCommand) decode(s *shell, id string, body []byte) {
-	a, err := decodeCommand(body)
+// decode decodes a command for an entity, sent by a node. The loop must not call it: the codec
+// belongs to the application and may block.
+func (c *decodedCommand) decode(s *shell, from identity.Node, id string, body []byte) {
+	a, err := decodeCommand(body, from)
 	if err != nil {
 		c.failed = func() { s.reportDropped(id, false, err) }
 		return
 	}
+	to := a.replyTo
 	command, err := s.decodePayload(&a)
 	if err != nil {
 		c.failed = func() {
-			s.reportDropped(id, a.replyTo.isSet(), err)
-			s.sendReply(a.replyTo, nil, err)
+			s.reportDropped(id, to.isSet(), err)
+			s.sendReply(to, nil, err)
 		}
 		return
 	}
@@ -212,7 +212,6 @@ func (c *decodedCommand) decode(s *shell, id string, body []byte) {
 	if a.hasDeadline {
 		deadline = time.Now().Add(a.timeLeft)
 	}
-	to := a.replyTo
 	var reply func(value any, err error)
 	if to.isSet() {
 		reply = func(value any, err error) { s.sendReply(to, value, err) }
@@ -274,7 +273,7 @@ func (s *shell) sendReply(a replyAddress, value any, err error) {
 // sendRefusal reports to the caller that the command was not delivered, and returns whether a
 // caller waits.
 func (s *shell) sendRefusal(body []byte, why shardcore.Reason) (asked bool) {
-	a, err := decodeCommand(body)
+	a, err := decodeCommand(body, identity.Node{})
 	if err != nil || !a.replyTo.isSet() {
 		return false
 	}

@@ -335,7 +335,7 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 		return // the caller no longer waits
 	}
 	number := s.registerAsk(o.To, &m)
-	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(&m, &p.encoded, number)), number, &m); err != nil {
+	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(nil, &m, &p.encoded, number)), number, &m); err != nil {
 		s.fail(m, err)
 	}
 }

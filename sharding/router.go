@@ -167,7 +167,7 @@ func (rt *router) deliverReply(from identity.Node, data []byte) {
 func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
 	if err != nil {
-		a, _ := decodeCommand(p.Body) // without a number, nobody waits
+		a, _ := decodeCommand(p.Body, m.From) // without a number, nobody waits
 		s.reportDropped(p.Entity, a.replyTo.isSet(), fmt.Errorf("from %v: %w", m.From, err))
 		s.sendReply(a.replyTo, nil, err)
 		return
@@ -184,7 +184,7 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.BufferFull), fmt.Errorf("%w: from %v: no room in the memory budget of the node", ErrBuffersFull, m.From))
 		return
 	}
-	c.decode(s, p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
+	c.decode(s, m.From, p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
 	sent, err := s.receiveDirect(g, c)
 	if err != nil {
 		s.fail(c.message, err)
@@ -340,7 +340,8 @@ func (s *shell) forwardCommand(to identity.Node, n Shard, c *envelope) error {
 		return nil // the caller no longer waits
 	}
 	number := s.registerAsk(to, m)
-	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(m, &c.encoded, number)}
+	var body [512]byte // a longer command is allocated
+	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(body[:0], m, &c.encoded, number)}
 	return s.sendPacket(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, m)
 }
 
@@ -389,6 +390,6 @@ func isAbandoned(at *shardcore.Buffered) bool {
 	if p, own := at.Local.(*envelope); own {
 		return p.message.Asked() && p.message.Context().Err() != nil
 	}
-	a, err := decodeCommand(at.Body)
+	a, err := decodeCommand(at.Body, identity.Node{})
 	return err == nil && a.replyTo.isSet() && a.hasDeadline && at.Waited >= a.timeLeft
 }

@@ -290,3 +290,30 @@ func TestNamedMessageLimits(t *testing.T) {
 		send(first)
 	}
 }
+
+// TestReusedInbox checks that an inbox which was used for a quarantined peer serves other peers.
+func TestReusedInbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b, other := c.open("a", plain()), c.open("b", plain()), c.open("other", plain())
+		release, box := make(chan struct{}), newMailbox()
+		b.Handle(kindA, func(ctx context.Context, m transport.Message) {
+			if m.From == a.Self() {
+				<-release
+			}
+			box.handle(ctx, m)
+		})
+		send(t, a, b, transport.Data, "1")
+		synctest.Wait()
+		b.Quarantine(a.Self(), true)
+		close(release)
+		synctest.Wait()
+		send(t, other, b, transport.Data, "2")
+		send(t, other, b, transport.Data, "3")
+		synctest.Wait()
+		if got := box.all(); len(got) != 3 || got[1].From != other.Self() {
+			t.Errorf("handled %v, want the message before the quarantine and two of the other peer", got)
+		}
+	})
+}

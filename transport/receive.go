@@ -23,12 +23,13 @@ type inboxKey struct {
 	named bool
 }
 
-// inbox holds messages that are handled one after the other. It exists while a message is queued or
-// being handled.
+// inbox holds messages that are handled one after the other. It is in use while a message is queued
+// or being handled, and is reused afterwards.
 type inbox struct {
 	key         inboxKey
 	queue       []delivery
 	spare       []delivery
+	drain       func()
 	quarantined atomic.Bool // the sender is quarantined
 }
 
@@ -46,14 +47,38 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 	b := t.inboxes[key]
 	fresh := b == nil
 	if fresh {
-		b = &inbox{key: key}
+		b = t.unusedInbox()
+		b.key = key
 	}
 	b.queue = append(b.queue, delivery{from: from, Delivery: *d})
 	if fresh {
 		t.inboxes[key] = b
-		t.pool.run(func() { t.drain(b) })
+		t.pool.run(b.drain)
 	}
 }
+
+func (t *Transport) unusedInbox() *inbox {
+	if n := len(t.unusedInboxes); n > 0 {
+		b := t.unusedInboxes[n-1]
+		t.unusedInboxes = t.unusedInboxes[:n-1]
+		return b
+	}
+	b := &inbox{}
+	b.drain = func() { t.drain(b) }
+	return b
+}
+
+// release ends the use of an inbox whose queue is empty. The caller holds the lock.
+func (t *Transport) release(b *inbox) {
+	delete(t.inboxes, b.key)
+	if len(t.unusedInboxes) < maxUnusedInboxes {
+		b.quarantined.Store(false)
+		t.unusedInboxes = append(t.unusedInboxes, b)
+	}
+}
+
+// maxUnusedInboxes limits the memory of inboxes that are kept for reuse.
+const maxUnusedInboxes = 16
 
 // drain handles the messages of an inbox until it is empty.
 func (t *Transport) drain(b *inbox) {
@@ -71,7 +96,13 @@ func (t *Transport) drain(b *inbox) {
 		}
 		batch := b.queue
 		b.queue, b.spare = b.spare[:0], nil
-		if len(batch) == 0 || t.closed {
+		if len(batch) == 0 {
+			b.spare = batch
+			t.release(b)
+			t.mu.Unlock()
+			return
+		}
+		if t.closed {
 			delete(t.inboxes, b.key)
 			t.mu.Unlock()
 			t.counters.dropped[link.Closing].Add(uint64(len(batch)))

@@ -40,12 +40,13 @@ type Transport struct {
 	throttle loop.Throttle[link.Reason]
 
 	// mu guards the machine and the inboxes. It is held for short computations only.
-	mu      sync.Mutex
-	machine *link.Machine
-	inboxes map[inboxKey]*inbox
-	flushed [Lanes][]chan struct{} // closed when the lane has nothing left to send
-	closed  bool
-	admin   admin
+	mu            sync.Mutex
+	machine       *link.Machine
+	inboxes       map[inboxKey]*inbox // in use
+	unusedInboxes []*inbox
+	flushed       [Lanes][]chan struct{} // closed when the lane has nothing left to send
+	closed        bool
+	admin         admin
 
 	wake       [Lanes]loop.Signal // the lane may have something to send
 	creditWait loop.Signal        // a link may wait for credit

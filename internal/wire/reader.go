@@ -178,8 +178,15 @@ func (r *Reader) Checked(n identity.Node) identity.Node {
 }
 
 // Node reads the encoding of AppendNode.
-func (r *Reader) Node() identity.Node {
-	n := identity.Node{Name: string(r.Bytes(int(r.Byte("node")), "name"))}
+func (r *Reader) Node() identity.Node { return r.NodeLike(identity.Node{}) }
+
+// NodeLike is Node without an allocation if the result is the expected node.
+func (r *Reader) NodeLike(expected identity.Node) identity.Node {
+	name := r.Bytes(int(r.Byte("node")), "name")
+	n := identity.Node{Name: expected.Name}
+	if string(name) != expected.Name {
+		n.Name = string(name)
+	}
 	n.UID = r.UID()
 	return r.Checked(n)
 }
