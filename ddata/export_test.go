@@ -69,3 +69,10 @@ func (s Subscriber) Put(key string, kind ChangeKind, isNew bool) {
 func (s Subscriber) Waiting() (changes, ordered int) { return len(s.latest), len(s.order) }
 
 func (s Subscriber) Take() (c Change, found, over bool) { return s.take() }
+
+// Break makes the next turn panic.
+func (r *Replicator) Break() {
+	r.turn <- struct{}{}
+	defer r.releaseTurn()
+	r.machine = nil
+}

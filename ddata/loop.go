@@ -6,6 +6,7 @@ package ddata
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,11 @@ func (r *Replicator) run() {
 		case <-r.inbox.ready:
 		case <-timer.C:
 			fired = true
+		}
+		if r.waiting.Load() > 0 {
+			// Callers whose requests were answered may have further requests. All requests of one
+			// turn for a node share a packet.
+			runtime.Gosched()
 		}
 		r.withTurn(func() {
 			r.count.Turns++
@@ -172,6 +178,7 @@ func (r *Replicator) applyEffects(e replication.Effects) {
 			c.answer <- *reply
 		}
 	}
+	r.waiting.Store(int64(len(r.pending)))
 	r.publish(e.Events)
 	if e.Stopped {
 		r.end(r.nodeEnded("the node is no longer a member of its cluster"))

@@ -40,6 +40,7 @@ type Replicator struct {
 
 	reads     readKeys
 	replicas  atomic.Int64
+	waiting   atomic.Int64           // requests that wait for other nodes or for the disk
 	ended     atomic.Bool            // requests are no longer answered
 	modifying atomic.Pointer[string] // the key whose update function is running
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -507,6 +508,53 @@ func TestCrash(t *testing.T) {
 				t.Errorf("%v still has the count of the removed node", r.Node().Self())
 			}
 		}
+	})
+}
+
+// A request runs on the goroutine of its caller. Only a request that needs other nodes runs in the
+// loop while another request waits for nodes, so that both share packets.
+func TestRequestsShareTurns(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{Timeout: time.Second}, "a", "b", "c")[0]
+		w.network.Partition([]string{"a"}, []string{"b", "c"})
+		inline := func(level ddata.WriteLevel) bool {
+			stack := ""
+			ddata.UpdateAsync(w.Context(), r, visits, level, func(c crdt.GCounter) (crdt.GCounter, error) {
+				stack = string(debug.Stack())
+				return c.Add(r.Self(), 1), nil
+			}, func(crdt.GCounter, error) {})
+			synctest.Wait()
+			return strings.Contains(stack, ".runInline(")
+		}
+		for i, c := range []struct {
+			level  ddata.WriteLevel
+			pause  time.Duration // before the request
+			inline bool
+		}{{ddata.WriteMajority(), 0, true}, {ddata.WriteMajority(), 0, false}, {ddata.WriteLocal(), 0, true}, {ddata.WriteMajority(), 2 * time.Second, true}} {
+			w.sleep(c.pause)
+			if got := inline(c.level); got != c.inline {
+				t.Errorf("request %d at %v: it ran on the goroutine of its caller: %t, want %t", i, c.level, got, c.inline)
+			}
+		}
+		w.want(r, visits, ddata.ReadLocal(), 4)
+	})
+}
+
+// A panic of the replicator answers the request that runs on the goroutine of its caller, and all
+// requests that wait for other nodes.
+func TestPanicAnswersRequests(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a", "b")[0]
+		w.network.Partition([]string{"a"}, []string{"b"})
+		waiting := make(chan error, 1)
+		go func() { waiting <- w.add(r, visits, ddata.WriteAll(), 1) }()
+		synctest.Wait()
+		r.Break()
+		w.wantErr(w.add(r, visits, ddata.WriteLocal(), 1), ddata.ErrStopped)
+		w.wantErr(<-waiting, ddata.ErrStopped)
+		<-r.Done()
 	})
 }
 

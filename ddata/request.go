@@ -86,7 +86,8 @@ func (r *Replicator) begin(ctx context.Context, op, key string, n nodes, input f
 	}
 	c := r.calls.get()
 	c.in = input(c, replication.Request{ID: c.id, Key: key, Level: n.level, Timeout: timeout(ctx), PreferOldest: n.oldest || r.cfg.PreferOldest})
-	if !r.runInline(c) {
+	share := n.level.Kind != replication.Local && r.waiting.Load() > 0 // see run
+	if share || !r.runInline(c) {
 		switch err := r.inbox.items.Offer(0, 0, item{call: c}); {
 		case errors.Is(err, loop.ErrClosed):
 			return nil, r.stopped(op, key)
