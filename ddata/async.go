@@ -73,7 +73,7 @@ func (r *Replicator) askAsync(
 		reply, err := r.result(ctx, op, key, n, c)
 		r.callBack(func() { done(reply, err) })
 	}
-	if len(c.answer) > 0 || !r.goBackground(wait) {
+	if c.answered || len(c.answer) > 0 || !r.goBackground(wait) {
 		wait() // the answer is there, or the replicator ends and answers all calls
 	}
 }

@@ -87,10 +87,15 @@ func (r *Replicator) runInline(c *call) bool {
 		return false
 	}
 	defer r.recoverTurn()
-	b := replication.Batch{Inputs: r.single[:0]}
-	r.item(&item{call: c}, &b)
-	r.applyEffects(r.machine.Step(r.now(), b))
+	c.state.Store(taken)
+	r.count.Requests++
+	r.inline, r.single[0] = c, c.in
+	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Inputs: r.single[:]}))
 	clear(r.single[:])
+	if r.inline = nil; !c.answered {
+		r.pending[c.id] = c
+		r.waiting.Store(int64(len(r.pending)))
+	}
 	if r.ended.Load() || r.next() < r.armed {
 		r.inbox.ready.Set()
 	}
@@ -173,7 +178,9 @@ func (r *Replicator) applyEffects(e replication.Effects) {
 	r.notifyWaiters()
 	for i := range e.Replies {
 		reply := &e.Replies[i]
-		if c := r.pending[reply.ID]; c != nil {
+		if c := r.inline; c != nil && c.id == reply.ID {
+			c.reply, c.answered = *reply, true
+		} else if c := r.pending[reply.ID]; c != nil {
 			delete(r.pending, reply.ID)
 			c.answer <- *reply
 		}
@@ -205,6 +212,9 @@ func (r *Replicator) recoverTurn() {
 	if r.turnCompleted {
 		r.turnCompleted = false
 		return
+	}
+	if c := r.inline; c != nil {
+		r.inline, r.pending[c.id] = nil, c // finish answers it
 	}
 	r.log.ErrorContext(r.base, "replicator panicked", slog.String("panic", panics.Text(p)), slog.String("stack", string(debug.Stack())))
 	r.end(fmt.Errorf("replicator panicked: %s", panics.Text(p)))

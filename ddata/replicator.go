@@ -50,6 +50,7 @@ type Replicator struct {
 	turn            chan struct{} // capacity 1
 	machine         *replication.Machine
 	pending         map[uint64]*call
+	inline          *call // the call of runInline
 	count           Stats
 	housekeepingDue time.Duration // time of the next housekeeping
 	armed           time.Duration // latest time at which the loop wakes up

@@ -33,6 +33,11 @@ type call struct {
 	id     uint64
 	answer chan replication.Reply // capacity 1
 	state  atomic.Uint32
+
+	// reply is the answer of a request that was answered on the goroutine of its caller. Only this
+	// goroutine uses the fields.
+	reply    replication.Reply
+	answered bool
 }
 
 // The states of a call.
@@ -100,18 +105,19 @@ func (r *Replicator) begin(ctx context.Context, op, key string, n nodes, input f
 
 // result waits for the answer of a call, or until ctx ends.
 func (r *Replicator) result(ctx context.Context, op, key string, n nodes, c *call) (replication.Reply, error) {
-	var reply replication.Reply
-	select {
-	case reply = <-c.answer:
-	default:
-		var ok bool
-		local := n.level.Kind == replication.Local
-		disk := local && r.Durable(key)
-		if reply, ok = r.wait(ctx, c, local, disk); !ok {
-			return reply, r.abandoned(ctx, op, key, c, disk)
+	reply, ok := c.reply, c.answered
+	if !ok {
+		select {
+		case reply = <-c.answer:
+		default:
+			local := n.level.Kind == replication.Local
+			disk := local && r.Durable(key)
+			if reply, ok = r.wait(ctx, c, local, disk); !ok {
+				return reply, r.abandoned(ctx, op, key, c, disk)
+			}
 		}
 	}
-	c.in, c.update = nil, replication.Update{}
+	c.in, c.update, c.reply, c.answered = nil, replication.Update{}, replication.Reply{}, false
 	r.calls.unused.Put(c)
 	return reply, r.outcome(op, key, &reply)
 }
