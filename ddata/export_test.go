@@ -15,6 +15,7 @@ const (
 	MaxWaiting      = maxWaiting
 	MaxWaitingCount = maxWaitingCount
 	MaxWaitingItems = maxWaitingItems
+	ShareAt         = shareAt
 )
 
 // Inbox is the input of the loop.

@@ -20,6 +20,10 @@ import (
 const (
 	// maxTurn is the maximum number of requests or packets in one step of the machine.
 	maxTurn = 256
+	// shareAt is the number of waiting requests from which on further requests for other nodes run
+	// in the loop, so that they share packets. A request of a few callers is faster without the
+	// switch to the loop.
+	shareAt = 8
 	// housekeeping is the interval of updating the machine's wall clock and of reporting reads
 	// outside of the loop.
 	housekeeping = time.Second
@@ -40,7 +44,7 @@ func (r *Replicator) run() {
 		case <-timer.C:
 			fired = true
 		}
-		if r.waiting.Load() > 0 {
+		if r.waiting.Load() >= shareAt {
 			// Callers whose requests were answered may have further requests. All requests of one
 			// turn for a node share a packet.
 			runtime.Gosched()

@@ -512,7 +512,7 @@ func TestCrash(t *testing.T) {
 }
 
 // A request runs on the goroutine of its caller. Only a request that needs other nodes runs in the
-// loop while another request waits for nodes, so that both share packets.
+// loop while several requests wait for nodes, so that they share packets.
 func TestRequestsShareTurns(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -527,17 +527,20 @@ func TestRequestsShareTurns(t *testing.T) {
 			synctest.Wait()
 			return strings.Contains(stack, ".runInline(")
 		}
-		for i, c := range []struct {
-			level  ddata.WriteLevel
-			pause  time.Duration // before the request
-			inline bool
-		}{{ddata.WriteMajority(), 0, true}, {ddata.WriteMajority(), 0, false}, {ddata.WriteLocal(), 0, true}, {ddata.WriteMajority(), 2 * time.Second, true}} {
-			w.sleep(c.pause)
-			if got := inline(c.level); got != c.inline {
-				t.Errorf("request %d at %v: it ran on the goroutine of its caller: %t, want %t", i, c.level, got, c.inline)
+		want := func(level ddata.WriteLevel, want bool) {
+			t.Helper()
+			if got := inline(level); got != want {
+				t.Errorf("a request at %v ran on the goroutine of its caller: %t, want %t", level, got, want)
 			}
 		}
-		w.want(r, visits, ddata.ReadLocal(), 4)
+		for range ddata.ShareAt {
+			want(ddata.WriteMajority(), true)
+		}
+		want(ddata.WriteMajority(), false)
+		want(ddata.WriteLocal(), true)
+		w.sleep(2 * time.Second) // the requests have timed out
+		want(ddata.WriteMajority(), true)
+		w.want(r, visits, ddata.ReadLocal(), ddata.ShareAt+3)
 	})
 }
 

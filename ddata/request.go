@@ -91,7 +91,7 @@ func (r *Replicator) begin(ctx context.Context, op, key string, n nodes, input f
 	}
 	c := r.calls.get()
 	c.in = input(c, replication.Request{ID: c.id, Key: key, Level: n.level, Timeout: timeout(ctx), PreferOldest: n.oldest || r.cfg.PreferOldest})
-	share := n.level.Kind != replication.Local && r.waiting.Load() > 0 // see run
+	share := n.level.Kind != replication.Local && r.waiting.Load() >= shareAt
 	if share || !r.runInline(c) {
 		switch err := r.inbox.items.Offer(0, 0, item{call: c}); {
 		case errors.Is(err, loop.ErrClosed):
