@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -96,7 +97,11 @@ func (g *storageGuard) Create(fd storage.FileDesc) (storage.Writer, error) {
 			return nil, errors.Join(g.fail(err), w.Close())
 		}
 	}
-	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
+	guarded := &guardedWriter{Writer: w, guard: g, fd: fd}
+	if fd.Type == storage.TypeTable {
+		guarded.blocks = bufio.NewWriterSize(w, tableBuffer)
+	}
+	return guarded, nil
 }
 
 // SetMeta implements storage.Storage. It syncs the manifest into its directory first.
@@ -149,7 +154,12 @@ type guardedWriter struct {
 	guard *storageGuard
 	fd    storage.FileDesc
 	dirty bool
+	// blocks is the buffer of a table, nil for another file. The engine writes each block of 4 KiB
+	// separately, and syncs each table before it uses it.
+	blocks *bufio.Writer
 }
+
+const tableBuffer = 64 << 10
 
 // critical reports whether the engine continues to write the file after an error. A table is used
 // only if no write to it failed.
@@ -168,6 +178,9 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	w.dirty = true
+	if w.blocks != nil {
+		return w.blocks.Write(b)
+	}
 	log := w.fd.Type == storage.TypeJournal
 	if log {
 		w.guard.attempts.Add(1)
@@ -183,6 +196,11 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 func (w *guardedWriter) Sync() error {
 	if err := w.guard.stopped(); err != nil {
 		return err
+	}
+	if w.blocks != nil {
+		if err := w.blocks.Flush(); err != nil {
+			return err
+		}
 	}
 	if err := w.Writer.Sync(); err != nil {
 		return w.fail(err)

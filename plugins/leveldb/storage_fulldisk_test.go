@@ -7,8 +7,11 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/syndtr/goleveldb/leveldb/storage"
 
 	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
@@ -183,5 +186,55 @@ func TestNoSync(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// tableStorage counts the tables that are created, and the writes to them.
+type tableStorage struct {
+	storage.Storage
+
+	tables, writes, bytes atomic.Int64
+}
+
+func (s *tableStorage) Create(fd storage.FileDesc) (storage.Writer, error) {
+	w, err := s.Storage.Create(fd)
+	if err != nil || fd.Type != storage.TypeTable {
+		return w, err
+	}
+	s.tables.Add(1)
+	return &tableWriter{w, s}, nil
+}
+
+type tableWriter struct {
+	storage.Writer
+
+	s *tableStorage
+}
+
+func (w *tableWriter) Write(b []byte) (int, error) {
+	w.s.writes.Add(1)
+	w.s.bytes.Add(int64(len(b)))
+	return w.Writer.Write(b)
+}
+
+func TestTablesAreWrittenInLargePieces(t *testing.T) {
+	t.Parallel()
+	d := newDisk(faultNone, 0, 1)
+	s := &tableStorage{Storage: d}
+	db, err := leveldb.OpenStorage(s, d.syncDir, leveldb.Config{}.WithLogSize(testLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := write("a", 0, 500) // less than a log
+	for i := range w.Events {
+		w.Events[i].Payload = benchData(500)
+	}
+	mustAppend(t, db.TestJournal(), w)
+	if err := errors.Join(db.Compact(t.Context()), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const piece = 64 << 10
+	if s.tables.Load() == 0 || s.writes.Load() > s.bytes.Load()/piece+s.tables.Load() {
+		t.Errorf("%d tables of %d bytes in total were written in %d writes, want pieces of %d bytes", s.tables.Load(), s.bytes.Load(), s.writes.Load(), piece)
 	}
 }
