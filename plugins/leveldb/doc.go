@@ -75,8 +75,9 @@
 // for one part. If the process ends during the save, the parts occupy disk space until the next save
 // of such a snapshot.
 //
-// The payloads of a page of Replay (1,000 events or 1 MiB) share memory.
+// The payloads of a page of Replay (500 events or 512 KiB) share memory.
 //
 // LevelDB keeps a log of 16 MiB in memory, or two while it flushes one, and caches 32 MiB of
-// tables.
+// tables. Each table that is being written has a buffer of 64 KiB. A replay of a longer history
+// holds two pages.
 package leveldb

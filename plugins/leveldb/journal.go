@@ -11,6 +11,7 @@ import (
 
 	"github.com/syndtr/goleveldb/leveldb/util"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -103,60 +104,75 @@ func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
 	return ids, translate(it.Error())
 }
 
-// Limits of a page of Replay. A larger single record forms a page of its own.
+// Limits of a page of a query. A larger single record forms a page of its own. A page of a replay is
+// half as large, because the replay reads the next page early.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
 )
 
-// Replay implements journal.Journal. The payloads of a page share memory: a payload that is kept
-// keeps the memory of the whole page. Copy payloads that are kept for long.
+// Replay implements journal.Journal. While the loop body handles a page of events, the next page is
+// read on another goroutine. A loop that is left early waits for this goroutine. The payloads of a
+// page share memory: a payload that is kept keeps the memory of the whole page. Copy payloads that
+// are kept for long.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
-		p, _ := j.pages.Get().(*page)
-		if p == nil {
-			p = new(page)
-		}
-		defer j.pages.Put(p)
-		from := from // each iteration of the sequence starts from the beginning
-		for more := true; more; {
-			var err error
-			if more, err = j.readPage(ctx, p, id, from, to); err != nil {
-				yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, err))
-				return
-			}
-			for i := range p.records {
-				e, err := decodeEvent(p.records[i].value, &p.names)
-				if err != nil {
-					err = corrupt(fmt.Sprintf("event %d of %q", p.records[i].seqNr, id), err)
-					yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, err))
-					return
-				}
-				e.SequenceNr = p.records[i].seqNr
-				from = e.SequenceNr + 1
-				if !yield(e, nil) {
-					return
-				}
-			}
+		p := j.takePage()
+		p.more, p.err = j.readPage(ctx, p, id, from, to)
+		for p != nil {
+			p = j.yieldPage(ctx, p, id, to, yield)
 		}
 	}
 }
 
+func (j *Journal) takePage() *page {
+	if p, ok := j.pages.Get().(*page); ok {
+		p.more = false
+		return p
+	}
+	return new(page)
+}
+
+// yieldPage passes the events of a page to yield while it reads the next page. It returns the next
+// page, or nil at the end.
+func (j *Journal) yieldPage(ctx context.Context, p *page, id string, to uint64, yield func(journal.Event, error) bool) *page {
+	defer j.pages.Put(p)
+	var next *page
+	if p.more {
+		next = j.takePage()
+		read := make(chan struct{})
+		from := p.events[len(p.events)-1].SequenceNr + 1
+		go func() {
+			defer close(read)
+			defer panics.Into(&next.err)
+			next.more, next.err = j.readPage(ctx, next, id, from, to)
+		}()
+		defer func() { <-read }()
+	}
+	for i := range p.events {
+		if !yield(p.events[i], nil) {
+			return nil
+		}
+	}
+	if p.err != nil {
+		yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, p.err))
+	}
+	return next
+}
+
+// page is a part of a replay: events, and then an error or, if more is set, possibly more events.
 type page struct {
-	records []record
-	names   stringPool
-	arena   plugin.Arena // of the values
+	events []journal.Event
+	more   bool
+	err    error
+	names  stringPool
+	arena  plugin.Arena // of the values
 }
 
-type record struct {
-	seqNr uint64
-	value []byte
-}
-
-// readPage fills p with the next records and reports whether there may be more.
+// readPage fills p with the next events and reports whether there may be more.
 func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uint64) (more bool, err error) {
-	clear(p.records)
-	p.records = p.records[:0]
+	clear(p.events)
+	p.events = p.events[:0]
 	if err = journal.CheckID(id); err != nil {
 		return false, err
 	}
@@ -186,10 +202,15 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 			return false, malformedKey(it.Key())
 		}
 		value := it.Value()
-		if size += len(value); len(p.records) == pageRecords || size > pageBytes && len(p.records) > 0 {
+		if size += len(value); len(p.events) == pageRecords/2 || size > pageBytes/2 && len(p.events) > 0 {
 			return true, nil
 		}
-		p.records = append(p.records, record{seqNr: seqNr, value: p.arena.Keep(value)})
+		var event journal.Event
+		if event, err = decodeEvent(p.arena.Keep(value), &p.names); err != nil {
+			return false, corrupt(fmt.Sprintf("event %d of %q", seqNr, id), err)
+		}
+		event.SequenceNr = seqNr
+		p.events = append(p.events, event)
 	}
 	return false, translate(it.Error())
 }

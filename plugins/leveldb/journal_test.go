@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/snapshot"
@@ -393,5 +396,92 @@ func TestLoadAttempts(t *testing.T) {
 	}
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("after deleting all: %v, want ErrNotFound", err)
+	}
+}
+
+// countedContext reports its checks, which each read of a page begins with.
+type countedContext struct {
+	context.Context //nolint:containedctx // it is a context
+
+	checks atomic.Int64
+	second func() // called in the second check
+}
+
+func (c *countedContext) Err() error {
+	if c.checks.Add(1) == 2 {
+		c.second()
+	}
+	return c.Context.Err()
+}
+
+// twoPages returns a journal in which "a" has more events than a page of a replay.
+func twoPages(t *testing.T) *leveldb.Journal {
+	t.Helper()
+	j := mustOpen(t, t.TempDir(), leveldb.Config{}).TestJournal()
+	mustAppend(t, j, write("a", 0, 1500))
+	return j
+}
+
+func TestReplayReadsTheNextPageDuringThePage(t *testing.T) {
+	t.Parallel()
+	j := twoPages(t)
+	synctest.Test(t, func(t *testing.T) {
+		reading := make(chan struct{})
+		ctx := &countedContext{Context: t.Context(), second: func() { close(reading) }}
+		n := 0
+		for _, err := range j.Replay(ctx, "a", 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == 1 {
+				<-reading
+			}
+		}
+		if n != 1500 {
+			t.Errorf("%d events, want 1500", n)
+		}
+	})
+}
+
+func TestReplayWaitsForTheNextPage(t *testing.T) {
+	t.Parallel()
+	j := twoPages(t)
+	synctest.Test(t, func(t *testing.T) {
+		release, done := make(chan struct{}), make(chan struct{})
+		ctx := &countedContext{Context: t.Context(), second: func() { <-release }}
+		go func() {
+			defer close(done)
+			for _, err := range j.Replay(ctx, "a", 1, journal.MaxSequenceNr) {
+				if err != nil {
+					t.Error(err)
+				}
+				break
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("the loop ended while a page was read")
+		default:
+		}
+		close(release)
+		<-done
+	})
+}
+
+func TestReplayReturnsAPanicOfTheNextPage(t *testing.T) {
+	t.Parallel()
+	j := twoPages(t)
+	ctx := &countedContext{Context: t.Context(), second: func() { panic("broken") }}
+	var got error
+	n := 0
+	for _, err := range j.Replay(ctx, "a", 1, journal.MaxSequenceNr) {
+		if err == nil {
+			n++
+		}
+		got = err
+	}
+	if p, ok := errors.AsType[*panics.Error](got); !ok || p.Value != "broken" || n != 500 {
+		t.Errorf("%d events and %v, want 500 events and the panic", n, got)
 	}
 }
