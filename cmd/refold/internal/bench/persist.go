@@ -246,7 +246,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 	if b.scheme == "postgres" {
 		return []Result{row("µs p50", 0.5, 1.5)}, nil
 	}
-	return []Result{row("µs p50", 0.5, 1.3), row("µs p99", 0.99, 2.0)}, nil
+	return []Result{row("µs p50", 0.5, 1.1), row("µs p99", 0.99, 2.0)}, nil
 }
 
 // asking lets a single caller ask, and adds the latency of each ask to samples.
