@@ -192,10 +192,10 @@ func TestMinRegions(t *testing.T) {
 // another request: when the shard has a new home, or when the home has registered.
 func TestHomesFollowTheirDecision(t *testing.T) {
 	t.Parallel()
-	d := active(t, coordinator.Config{RemovalMargin: after(20 * second)}, "a b c", append(registered("a", "b", "c"), allocated("b", 1))...)
+	d := active(t, coordinator.Config{RemovalMargin: after(10 * second)}, "a b c", append(registered("a", "b", "c"), allocated("b", 1))...)
 	d.members("a c")
 	d.get("c", 1)
-	d.pass(20*second - 1)
+	d.pass(10*second - 1)
 	d.want("during the removal margin", "")
 	d.pass(1)
 	d.receive("c", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("c")})

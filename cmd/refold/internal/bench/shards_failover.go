@@ -170,10 +170,10 @@ func shardFailover(ctx context.Context, b *run) (results []Result, err error) {
 		var worst float64
 		var details []string
 		if err = b.runs(fmt.Sprintf("the %s node, ", victim), func() error {
-			return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
+			return b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 				s := setup{Shards: b.moveShards(), Regions: 3, Downing: downing.Settings{StableAfter: nodeStableAfter}}
 				k := killed{victim: victim}
-				err := w.joinAll(ctx, s, names...)
+				err = w.joinAll(ctx, s, names...)
 				if err == nil {
 					_, err = each(w.all, order{Do: orderProbe})
 				}
