@@ -128,7 +128,7 @@ func (db *DB) send(ctx context.Context, b *batch, chains []chain, attempt int) (
 	}
 	if attempt == 1 {
 		stored, err := db.sendBatch(ctx, b, chains)
-		if stored || err != nil && !isConflict(err) {
+		if stored || err != nil {
 			return nil, err
 		}
 	}

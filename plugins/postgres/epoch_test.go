@@ -53,19 +53,20 @@ func TestNoGapAfterManualChange(t *testing.T) {
 		sql     string
 		highest uint64
 	}{
-		"delete":           {"DELETE FROM refold.events WHERE seq_nr >= 3", 2},
-		"delete, replica":  {"SET session_replication_role = replica; DELETE FROM refold.events WHERE seq_nr >= 3", 2},
-		"truncate":         {"TRUNCATE refold.events", 0},
-		"truncate all":     {"TRUNCATE refold.events, refold.deletions, refold.tags", 0},
-		"update":           {"UPDATE refold.events SET id = 'd' WHERE id = 'a' AND seq_nr = 3", 2},
-		"other table":      {"ALTER TABLE refold.events RENAME TO former; CREATE TABLE refold.events (LIKE refold.former INCLUDING ALL)", 0},
-		"other epoch row":  {disabled + "DELETE FROM refold.events; DELETE FROM refold.epochs; INSERT INTO refold.epochs (changes) VALUES (0);" + enabled, 0},
-		"no epoch row":     {disabled + "DELETE FROM refold.events; DELETE FROM refold.epochs;" + enabled, 0},
-		"disabled trigger": {disabled + "DELETE FROM refold.events", 0},
-		"no trigger":       {"DROP TRIGGER next_epoch ON refold.events; DELETE FROM refold.events", 0},
-		"pg_restore":       {disabled + "DELETE FROM refold.events; ALTER TABLE refold.events ENABLE TRIGGER ALL", 0},
-		"deletions, empty": {"INSERT INTO refold.deletions VALUES ('a', 2); DELETE FROM refold.events WHERE id = 'a'; DELETE FROM refold.deletions", 0},
-		"deletions":        {"INSERT INTO refold.deletions VALUES ('a', 2); DELETE FROM refold.events WHERE id = 'a'", 2},
+		"delete":                {"DELETE FROM refold.events WHERE seq_nr >= 3", 2},
+		"delete, replica":       {"SET session_replication_role = replica; DELETE FROM refold.events WHERE seq_nr >= 3", 2},
+		"truncate":              {"TRUNCATE refold.events", 0},
+		"truncate all":          {"TRUNCATE refold.events, refold.deletions, refold.tags", 0},
+		"update":                {"UPDATE refold.events SET id = 'd' WHERE id = 'a' AND seq_nr = 3", 2},
+		"other table":           {"ALTER TABLE refold.events RENAME TO former; CREATE TABLE refold.events (LIKE refold.former INCLUDING ALL)", 0},
+		"other epoch row":       {disabled + "DELETE FROM refold.events; DELETE FROM refold.epochs; INSERT INTO refold.epochs (changes) VALUES (0);" + enabled, 0},
+		"no epoch row":          {disabled + "DELETE FROM refold.events; DELETE FROM refold.epochs;" + enabled, 0},
+		"disabled trigger":      {disabled + "DELETE FROM refold.events", 0},
+		"no trigger":            {"DROP TRIGGER next_epoch ON refold.events; DELETE FROM refold.events", 0},
+		"pg_restore":            {disabled + "DELETE FROM refold.events; ALTER TABLE refold.events ENABLE TRIGGER ALL", 0},
+		"deletions, empty":      {"INSERT INTO refold.deletions VALUES ('a', 2); DELETE FROM refold.events WHERE id = 'a'; DELETE FROM refold.deletions", 0},
+		"deletions, no trigger": {"ALTER TABLE refold.deletions DISABLE TRIGGER ALL; INSERT INTO refold.deletions VALUES ('a', 2); DELETE FROM refold.events WHERE id = 'a'; DELETE FROM refold.deletions", 0},
+		"deletions":             {"INSERT INTO refold.deletions VALUES ('a', 2); DELETE FROM refold.events WHERE id = 'a'", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
