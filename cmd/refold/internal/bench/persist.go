@@ -244,7 +244,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 		return diskBound(r.of(1000*ms(percentile(asked, quantile)), 1000*ms(percentile(synced, quantile))), synced)
 	}
 	if b.scheme == "postgres" {
-		return []Result{row("µs p50", 0.5, 1.5)}, nil
+		return []Result{row("µs p50", 0.5, 1.25)}, nil
 	}
 	return []Result{row("µs p50", 0.5, 1.1), row("µs p99", 0.99, 2.0)}, nil
 }
