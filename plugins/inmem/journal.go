@@ -58,9 +58,6 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if ctx.Err() != nil {
 		return slices.Repeat([]error{fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, context.Cause(ctx))}, len(writes))
 	}
-	if j.closed.Load() {
-		return slices.Repeat([]error{errAppendClosed}, len(writes))
-	}
 	if len(writes) == 1 {
 		if err := j.appendOne(&writes[0]); err != nil {
 			return []error{err}
@@ -138,6 +135,9 @@ func (j *Journal) appendOne(w *journal.Write) error {
 // streamOf returns the stream of a write, or the error of a write that no stream accepts.
 func (j *Journal) streamOf(w *journal.Write) (*stream, error) {
 	found, ok := j.streams.Load(w.ID)
+	if j.closed.Load() { // checked after Load: Close removes the streams
+		return nil, errAppendClosed
+	}
 	if !ok {
 		if err := journal.CheckID(w.ID); err != nil {
 			return nil, &journal.RejectedError{ID: w.ID, Reason: err}
@@ -239,13 +239,13 @@ func (j *Journal) open(ctx context.Context, op, id string) (*stream, error) {
 // find returns the stream of an ID with its lock held, nil if none exists. The error is the cause of ctx
 // or ErrClosed.
 func (j *Journal) find(ctx context.Context, id string) (*stream, error) {
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
-	case j.closed.Load():
-		return nil, journal.ErrClosed
 	}
 	found, ok := j.streams.Load(id)
+	if j.closed.Load() { // checked after Load: Close removes the streams
+		return nil, journal.ErrClosed
+	}
 	if !ok {
 		return nil, nil //nolint:nilnil // the ID has no stream
 	}
