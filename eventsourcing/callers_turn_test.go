@@ -303,6 +303,42 @@ func TestGoexitOnCaller(t *testing.T) {
 	})
 }
 
+// TestUnstashNotOnCaller checks that a command does not run on the goroutine of a caller that has sent
+// another one: runtime.Goexit in an unstashed command does not end the caller that has unstashed it.
+func TestUnstashNotOnCaller(t *testing.T) {
+	t.Parallel()
+	callersScene(t, nil, func(s *shardedScene) {
+		t := s.t
+		defer s.close()
+		stash := true
+		stashed := later(func() (string, error) {
+			return s.ask(s.where(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+				if stash {
+					stash = false
+					return ctx.Stash()
+				}
+				runtime.Goexit()
+				return actorDecision{}
+			}))
+		})
+		synctest.Wait()
+		ended, returned := make(chan struct{}), false
+		go func() {
+			defer close(ended)
+			text, err := s.ask(s.where(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.UnstashAll().Reply("done") }))
+			expect(t, text, err, "done")
+			returned = true
+		}()
+		if <-ended; !returned {
+			t.Error("another command has ended the goroutine of the caller")
+		}
+		if _, err := stashed(); err == nil {
+			t.Error("the stashed command has succeeded, want an error")
+		}
+		s.expectNotes("caller", "worker", "worker")
+	})
+}
+
 // TestContextEndsOnCaller checks that the end of the caller's context is noticed when the handler ends:
 // a reply that is there is returned, and a write is not waited for.
 func TestContextEndsOnCaller(t *testing.T) {

@@ -98,6 +98,7 @@ type HostOptions struct {
 	// WorkersOnly handles all commands on the goroutines of Config.Workers. Otherwise Ask handles its
 	// command on its own goroutine if the entity is idle: then Ask returns when the handler has ended,
 	// even if its context ends earlier, and runtime.Goexit in the handler ends the caller's goroutine.
+	// So in a cycle of entities that ask each other, an Ask without an end blocks them all for ever.
 	WorkersOnly bool
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have

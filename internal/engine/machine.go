@@ -219,8 +219,10 @@ func (m *Machine) Plain() bool {
 }
 
 // Open reports whether a Deliver would be decided at once, after all messages that were delivered
-// before it.
-func (m *Machine) Open() bool { return m.stash.n == 0 && !m.stopping && m.canDecide() }
+// before it, and whether it can't lead to the decision of another message.
+func (m *Machine) Open() bool {
+	return m.stash.n == 0 && m.user.n == 0 && !m.stopping && m.canDecide()
+}
 
 // DurableNr returns the sequence number of the last event that is stored.
 func (m *Machine) DurableNr() uint64 { return m.durable }
