@@ -131,6 +131,29 @@ func TestWorkersOnly(t *testing.T) {
 	})
 }
 
+// TestWorkersDuringAppend checks that workers take the turns of all entities while the journal stores the
+// events of one, and callers again afterwards.
+func TestWorkersDuringAppend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.Store = store.Of(&slowAppends{s.journal, time.Second}, s.snapshots)
+		s.open()
+		defer s.close()
+		s.mustAsk(addLines("0"))
+		stored := later(func() (string, error) { return s.askOf(t.Context(), "2", addLines("1")) })
+		synctest.Wait()
+		text, err := s.ask(s.where(recall))
+		expect(t, text, err, "0")
+		text, err = stored()
+		expect(t, text, err, "1")
+		synctest.Wait()
+		text, err = s.ask(s.where(recall))
+		expect(t, text, err, "0")
+		s.expectNotes("worker", "caller")
+	})
+}
+
 // TestAskKeepsOrder checks that an ask does not overtake what its sender has told before.
 func TestAskKeepsOrder(t *testing.T) {
 	t.Parallel()
