@@ -10,9 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/refold-io/refold/journal"
 )
 
-const maxRecall = 1.5
+const (
+	maxRecall = 1.5
+	// recallEvents is the number of events of each entity.
+	recallEvents = 10
+)
 
 type recalled struct{ first, messages, remembered time.Duration }
 
@@ -40,8 +46,8 @@ func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 		}
 		results = append(results, c.result(Result{
 			Unit: "s to all run", Goal: maxRecall, Better: lower,
-			Settings: fmt.Sprintf("%d entities in %d shards on 3 processes that were all stopped, remembered %s, from Up of the third; limit: the same entities, not remembered, by %d callers on each",
-				b.moveEntities(), b.moveShards(), store, dataCallers),
+			Settings: fmt.Sprintf("%d entities of %d events in %d shards on 3 processes that were all stopped, remembered %s, from Up of the third; limit: the same entities, not remembered, by %d callers on each",
+				b.moveEntities(), recallEvents, b.moveShards(), store, dataCallers),
 			Detail: fmt.Sprintf("their first start, which stores that they run, took %v", round(first)),
 		}))
 	}
@@ -58,6 +64,9 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	s := b.shardSetup(3)
 	s.Replicated, s.Remember = replicated, dir
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema), os.RemoveAll(dir)) }()
+	if err = b.fillTallies(ctx, s.Schema); err != nil {
+		return r, err
+	}
 	b.progress("starting %d entities", b.moveEntities())
 	wake := func(w *workers, _ time.Time) (took time.Duration, err error) {
 		results, err := b.parts(w.all, order{Do: orderWake})
@@ -123,4 +132,17 @@ func (b *run) allRun(ctx context.Context, w *workers, since time.Time) (time.Dur
 		return 0, fmt.Errorf("%d of %d entities run: %w", n, b.moveEntities(), err)
 	}
 	return time.Since(since), nil
+}
+
+// fillTallies stores the events of the sharded counters.
+func (b *run) fillTallies(ctx context.Context, schema string) error {
+	d, err := b.openSchema(ctx, schema)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, b.moveEntities())
+	for i := range ids {
+		ids[i] = journal.JoinID("tally", tallyID(i))
+	}
+	return errors.Join(b.fillPostgres(ctx, d, recallEvents, ids...), d.close())
 }
