@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -195,4 +196,44 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		return n, rows.Err()
 	})
+}
+
+// BenchmarkRecoveries recovers 5,000 entities of 10 events, for 200 callers.
+func BenchmarkRecoveries(b *testing.B) {
+	const entities, callers = 5000, 200
+	dsn := pgtest.DSN(b)
+	ask := func(message func(ctx context.Context, to eventsourcing.Ref[ledger]) error) {
+		r := openReplica(b, dsn, eventsourcing.HostOptions{}, eventsourcing.Snapshots[ledger, entry]{})
+		b.StartTimer()
+		var running sync.WaitGroup
+		for c := range callers {
+			running.Go(func() {
+				for n := c; n < entities; n += callers {
+					if err := message(context.Background(), r.ledgers.Ref(fmt.Sprint(n))); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+		b.StopTimer()
+		if err := r.rt.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}
+	b.StopTimer()
+	ask(func(ctx context.Context, to eventsourcing.Ref[ledger]) error {
+		_, err := eventsourcing.Ask(ctx, to, post{Count: 10})
+		return err
+	})
+	execute(b, connect(b, dsn), "VACUUM ANALYZE refold.events")
+	b.ResetTimer()
+	for range b.N {
+		ask(func(ctx context.Context, to eventsourcing.Ref[ledger]) error {
+			_, err := eventsourcing.Ask(ctx, to, list{})
+			return err
+		})
+	}
+	b.ReportMetric(float64(b.N*entities)/b.Elapsed().Seconds(), "entities/s")
 }

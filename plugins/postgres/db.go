@@ -43,6 +43,8 @@ type DB struct {
 	watch     *watch
 	own       ownEvents
 
+	highest, replay, load *gatherer
+
 	closing sync.Once
 	leaving sync.WaitGroup // connections that are being closed
 	handles plugin.Handles
@@ -116,6 +118,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db.journal = Journal{handle: plugin.NewHandle(), db: db}
 	db.snapshots = SnapshotStore{handle: plugin.NewHandle(), db: db}
 	db.own.seed = maphash.MakeSeed()
+	db.highest, db.replay, db.load = newGatherer(db, &db.sql.highestMany), newGatherer(db, &db.sql.replayMany), newGatherer(db, &db.sql.loadMany)
 	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
 	return db, nil
 }
@@ -203,6 +206,9 @@ func (db *DB) Close() error {
 func (db *DB) closeConns() {
 	db.tail.close()
 	db.notifier.close()
+	for _, g := range []*gatherer{db.highest, db.replay, db.load} {
+		g.running.Wait()
+	}
 	db.pool.Close()
 	db.leaving.Wait()
 }

@@ -100,6 +100,17 @@ func timestamp(t time.Time) uint64 {
 	return uint64(micros) //nolint:gosec // its bits
 }
 
+// elementOID returns the type of the elements of an array type.
+func elementOID(array uint32) uint32 {
+	switch array {
+	case pgtype.Int8ArrayOID:
+		return pgtype.Int8OID
+	case pgtype.TimestamptzArrayOID:
+		return pgtype.TimestamptzOID
+	}
+	return pgtype.TextOID
+}
+
 func int8Value(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // encoder encodes chains as the array parameters of append_many and append_batch.

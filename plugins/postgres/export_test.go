@@ -211,3 +211,73 @@ func MigrationLock(schema string) int64 { return migrationLock(schema) }
 
 // Channel returns the name of the notification channel of a schema.
 func Channel(schema string) string { return channel(schema) }
+
+// Gatherer is a gatherer of statements with one parameter of type text and one column of type text.
+type Gatherer struct {
+	g   *gatherer
+	one statement
+}
+
+// Gatherer returns a gatherer for the statements of one caller and of many.
+func (db *DB) Gatherer(one, many string) *Gatherer {
+	many1 := &statement{name: "many", sql: many, oids: []uint32{pgtype.TextArrayOID}}
+	return &Gatherer{newGatherer(db, many1), statement{name: "one", sql: one, oids: []uint32{pgtype.TextOID}}}
+}
+
+// Run executes the statement. bad makes the rows of the first attempt malformed.
+func (g *Gatherer) Run(ctx context.Context, param string, bad bool) (string, error) {
+	var value string
+	attempts := 0
+	err := g.g.run(ctx, &g.one, [][]byte{[]byte(param)}, func() { attempts++; value = "" }, func(values [][]byte) error {
+		if bad && attempts == 2 { // the first reset precedes the wait
+			bad = false
+		} else if bad {
+			return errRow
+		}
+		value += string(values[0])
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return value, nil
+}
+
+// Hold makes all further calls wait until release is called.
+func (g *Gatherer) Hold() (release func()) { return hold(g.g) }
+
+// Waiting returns the number of waiting calls.
+func (g *Gatherer) Waiting() int { return waiting(g.g) }
+
+// Wait waits for the statements of many callers.
+func (g *Gatherer) Wait() { g.g.running.Wait() }
+
+// HoldReads makes recoveries wait until release is called.
+func (db *DB) HoldReads() (release func()) {
+	all := []func(){hold(db.highest), hold(db.replay), hold(db.load)}
+	return func() {
+		for _, f := range all {
+			f()
+		}
+	}
+}
+
+// WaitingReads returns the number of recoveries that wait.
+func (db *DB) WaitingReads() int { return waiting(db.highest) + waiting(db.replay) + waiting(db.load) }
+
+func hold(g *gatherer) (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight = g.flights
+	return func() {
+		for range g.flights {
+			g.landed()
+		}
+	}
+}
+
+func waiting(g *gatherer) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}

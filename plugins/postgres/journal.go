@@ -46,11 +46,30 @@ func (j *Journal) MaxAppends() int {
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (highest uint64, err error) {
 	defer wrap(&err, "highest sequence number of %q", id)
-	err = j.readRows(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
-		highest = binary.BigEndian.Uint64(values[0])
+	var found uint64 // not the result, because a gatherer may set it later
+	err = j.gather(ctx, id, j.db.highest, &j.db.sql.highest, [][]byte{[]byte(id)}, func() {}, func(values [][]byte) error {
+		if len(values[0]) != 8 {
+			return errRow
+		}
+		found = binary.BigEndian.Uint64(values[0])
 		return nil
 	})
-	return highest, err
+	if err != nil {
+		return 0, err
+	}
+	return found, nil
+}
+
+// gather is readRows through a gatherer.
+func (j *Journal) gather(ctx context.Context, id string, g *gatherer, st *statement, params [][]byte, reset func(), row func(values [][]byte) error) error {
+	if err := journal.CheckID(id); err != nil {
+		return err
+	}
+	if !j.handle.Enter() {
+		return journal.ErrClosed
+	}
+	defer j.handle.Leave()
+	return j.db.fail(ctx, g.run(ctx, st, params, reset, row))
 }
 
 func (j *Journal) readRows(ctx context.Context, id string, st *statement, params [][]byte, row func(values [][]byte) error) error {

@@ -52,8 +52,10 @@ type replayPage struct {
 
 // readPage reads the events of the next range of numbers, or as many as fit a page.
 func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, to uint64) error {
-	clear(p.events)
-	p.events, p.next, p.cut = p.events[:0], 0, false
+	reset := func() {
+		clear(p.events)
+		p.events, p.next, p.cut = p.events[:0], 0, false
+	}
 	end := to
 	if to-from >= pageRecords {
 		end = from + pageRecords - 1
@@ -63,12 +65,19 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 		st = &j.db.sql.replayLarge
 	}
 	params := [][]byte{[]byte(id), int8Value(from), int8Value(end), int8Value(to)}
-	err := j.readRows(ctx, id, st, params, func(values [][]byte) error {
+	row := func(values [][]byte) error {
 		if err := p.row(values); err != nil {
 			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, err)}
 		}
 		return nil
-	})
+	}
+	var err error
+	if to-from < gatherRecords && !p.large {
+		err = j.gather(ctx, id, j.db.replay, st, params, reset, row)
+	} else {
+		reset()
+		err = j.readRows(ctx, id, st, params, row)
+	}
 	if err != nil {
 		return err
 	}
@@ -89,11 +98,20 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 }
 
 func (p *replayPage) row(values [][]byte) (err error) {
-	if len(values) != 8 {
-		return errRow
+	if len(values) == 7 && values[1] == nil { // the first row of statements.replay
+		if b := values[6]; len(b) == 8 {
+			p.next = binary.BigEndian.Uint64(b)
+		}
+		return nil
 	}
-	if b := values[7]; len(b) == 8 {
-		p.next = binary.BigEndian.Uint64(b)
+	if len(values) == 8 {
+		if b := values[7]; len(b) == 8 {
+			p.next = binary.BigEndian.Uint64(b)
+		}
+		values = values[:7]
+	}
+	if len(values) != 7 {
+		return errRow
 	}
 	if values[0] == nil || p.cut { // no event, or after a large event
 		return nil
@@ -101,7 +119,7 @@ func (p *replayPage) row(values [][]byte) (err error) {
 	if p.cut = values[4] == nil; p.cut {
 		return nil
 	}
-	e, err := p.decoder.row(values[:7])
+	e, err := p.decoder.row(values)
 	if err == nil {
 		p.events = append(p.events, e)
 	}

@@ -61,11 +61,16 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 	c = c.Bounded()
 	limit := int8Value(uint64(s.db.cfg.MaxSnapshotSize)) //nolint:gosec // validated
 	for len(damaged) < maxLoadAttempts && c.MaxSequenceNr >= max(c.MinSequenceNr, 1) {
-		snap := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id}}
+		var snap snapshot.Snapshot
 		var reason error
-		err = s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), func(values [][]byte) (err error) {
-			reason, err = decodeSnapshot(&snap, values)
-			return err
+		reset := func() {
+			snap, reason = snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id}}, nil
+		}
+		err = s.call(ctx, id, func() error {
+			return s.db.load.run(ctx, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), reset, func(values [][]byte) (err error) {
+				reason, err = decodeSnapshot(&snap, values)
+				return err
+			})
 		})
 		switch {
 		case err != nil:
@@ -125,6 +130,11 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 }
 
 func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, params [][]byte, row func([][]byte) error) error {
+	return s.call(ctx, id, func() error { return s.db.run(ctx, st, params, row) })
+}
+
+// call executes a statement on the store, unless the ID is invalid or the store is closed.
+func (s *SnapshotStore) call(ctx context.Context, id string, statement func() error) error {
 	if err := snapshot.CheckID(id); err != nil {
 		return err
 	}
@@ -132,7 +142,7 @@ func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, param
 		return snapshot.ErrClosed
 	}
 	defer s.handle.Leave()
-	err := s.db.fail(ctx, s.db.run(ctx, st, params, row))
+	err := s.db.fail(ctx, statement())
 	if errors.Is(err, journal.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err)
 	}

@@ -1,0 +1,243 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+	"github.com/refold-io/refold/snapshot"
+)
+
+const (
+	// gatherOne fails for the parameter "poison". gatherMany fails if one of its parameters is that one,
+	// and returns how many callers the statement has.
+	gatherOne  = `SELECT $1 || ' alone' || CASE WHEN $1 = 'poison' THEN 1 / length(left($1, 0)) ELSE 0 END`
+	gatherMany = `SELECT r.n, r.id || ' of ' || count(*) OVER () || ' ' || CASE WHEN r.id = 'poison' THEN 1 / length(left(r.id, 0)) ELSE 0 END
+		FROM unnest($1) WITH ORDINALITY AS r(id, n)`
+)
+
+// gatherTest makes concurrent calls of a gatherer.
+type gatherTest struct {
+	*postgres.Gatherer
+	running sync.WaitGroup
+	mu      sync.Mutex
+	results map[string]string // by parameter; those of errors begin with "error"
+}
+
+func newGatherTest(tb testing.TB, dsn, many string) *gatherTest {
+	tb.Helper()
+	g := &gatherTest{Gatherer: openStore(tb, dsn, postgres.Config{}).Gatherer(gatherOne, many), results: make(map[string]string)}
+	tb.Cleanup(g.Wait)
+	return g
+}
+
+// call makes a call in the background. If calls are held, it returns when the call waits.
+func (g *gatherTest) call(ctx context.Context, param string, bad bool) (done <-chan struct{}) {
+	before, ended := g.Waiting(), make(chan struct{})
+	g.running.Go(func() {
+		defer close(ended)
+		value, err := g.Run(ctx, param, bad)
+		if err != nil {
+			value = "error " + err.Error()
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.results[param] = value
+	})
+	for g.Waiting() == before {
+		runtime.Gosched()
+	}
+	return ended
+}
+
+func (g *gatherTest) want(t *testing.T, param, want string) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if got := g.results[param]; !strings.HasPrefix(got, want) {
+		t.Errorf("%s: %q, want %q", param, got, want)
+	}
+}
+
+// A call that finds no other one has a statement of its own. Calls that wait share a statement, at most
+// 100 of them.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	if got, err := g.Run(t.Context(), "first", false); got != "first alone0" || err != nil {
+		t.Errorf("a single call: %q, %v", got, err)
+	}
+	release := g.Hold()
+	for i := range 150 {
+		g.call(t.Context(), fmt.Sprint(i), false)
+	}
+	release()
+	g.running.Wait()
+	for i := range 150 {
+		want := "of 100 "
+		if i >= 100 {
+			want = "of 50 "
+		}
+		g.want(t, fmt.Sprint(i), fmt.Sprintf("%d %s", i, want))
+	}
+	if got, err := g.Run(t.Context(), "last", false); got != "last alone0" || err != nil {
+		t.Errorf("a single call afterwards: %q, %v", got, err)
+	}
+}
+
+// An error of the server for one caller reaches no other caller.
+func TestGatherIsolatesErrors(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	release := g.Hold()
+	for _, param := range []string{"a", "poison", "b"} {
+		g.call(t.Context(), param, false)
+	}
+	release()
+	g.running.Wait()
+	g.want(t, "a", "a alone")
+	g.want(t, "poison", "error ERROR: division by zero")
+	g.want(t, "b", "b alone")
+}
+
+// A caller whose rows can't be decoded reads them again with its own statement. The others don't.
+func TestGatherRepeatsMalformedRows(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	release := g.Hold()
+	g.call(t.Context(), "a", false)
+	g.call(t.Context(), "b", true)
+	release()
+	g.running.Wait()
+	g.want(t, "a", "a of 2")
+	g.want(t, "b", "b alone")
+}
+
+// A caller whose context ends leaves the others, before the statement and during the statement.
+func TestGatherLeave(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	g := newGatherTest(t, dsn, `SELECT r.n, r.id || ' of ' || count(*) OVER () || l.got
+		FROM (SELECT pg_advisory_xact_lock(1)::text AS got) l, unnest($1) WITH ORDINALITY AS r(id, n)`)
+	conn := connect(t, dsn)
+	execute(t, conn, "SELECT pg_advisory_lock(1)")
+	release := g.Hold()
+	cause := errors.New("enough")
+	early, leaveEarly := context.WithCancelCause(t.Context())
+	late, leaveLate := context.WithCancelCause(t.Context())
+	earlyDone := g.call(early, "early", false)
+	lateDone := g.call(late, "late", false)
+	g.call(t.Context(), "stays", false)
+	leaveEarly(cause)
+	<-earlyDone
+	release()
+	for g.Waiting() > 0 {
+		runtime.Gosched()
+	}
+	leaveLate(cause)
+	<-lateDone
+	execute(t, conn, "SELECT pg_advisory_unlock(1)")
+	g.running.Wait()
+	g.want(t, "early", "error enough")
+	g.want(t, "late", "error enough")
+	g.want(t, "stays", "stays of 2")
+}
+
+// A statement ends when the contexts of all its callers have ended.
+func TestGatherAllLeave(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), `SELECT r.n, r.id || s.slept FROM (SELECT pg_sleep(1000)::text AS slept) s, unnest($1) WITH ORDINALITY AS r(id, n)`)
+	release := g.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	g.call(ctx, "a", false)
+	g.call(ctx, "b", false)
+	release()
+	for g.Waiting() > 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	g.running.Wait()
+	g.Wait() // for the statement, which would take 1000 s
+	g.want(t, "a", "error context canceled")
+}
+
+// Recoveries that share statements read the same as those that don't.
+func TestGatheredRecoveries(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	j, snaps := db.TestJournal(), db.TestSnapshots()
+	const ids = 30
+	id := func(n int) string { return fmt.Sprintf("a|%d", n) }
+	for n := range ids {
+		w := journal.Write{ID: id(n), Writer: "w"}
+		for k := range n * 5 { // up to 145 events
+			e := journal.Event{SequenceNr: uint64(k + 1), Manifest: fmt.Sprint("m", k%2), Payload: []byte(fmt.Sprint(n, k)), Tags: []string{"t"}}
+			if n%7 == 3 && k == 9 {
+				e.Payload = bytes.Repeat([]byte{byte(n)}, 5000)
+			}
+			w.Events = append(w.Events, e)
+		}
+		if len(w.Events) > 0 {
+			store(t, j, w)
+		}
+		if n%5 == 4 {
+			if err := j.DeleteTo(t.Context(), id(n), uint64(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, at := range []int{1, n} {
+			s := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id(n), SequenceNr: uint64(at)}, Manifest: "s", Payload: bytes.Repeat([]byte{byte(n)}, n*3000)}
+			if n%3 > 0 {
+				if err := snaps.Save(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n == 10 && at == 10 {
+				damage(t, dsn, s.Metadata)
+			}
+		}
+	}
+	read := func(n int) string {
+		var out strings.Builder
+		s, err := snaps.Load(t.Context(), id(n), snapshot.Criteria{})
+		fmt.Fprintln(&out, s.SequenceNr, s.Time, len(s.Payload), bytes.Count(s.Payload, []byte{byte(n)}), errors.Is(err, snapshot.ErrNotFound), err)
+		highest, err := j.HighestSequenceNr(t.Context(), id(n))
+		fmt.Fprintln(&out, highest, err)
+		for e, err := range j.Replay(t.Context(), id(n), s.SequenceNr, highest) {
+			fmt.Fprintln(&out, e, err)
+		}
+		return out.String()
+	}
+	var want [ids]string
+	for n := range ids {
+		want[n] = read(n)
+	}
+	got := make([]string, ids)
+	release := db.HoldReads()
+	var running sync.WaitGroup
+	for n := range ids {
+		running.Go(func() { got[n] = read(n) })
+	}
+	for db.WaitingReads() < ids {
+		runtime.Gosched()
+	}
+	release()
+	running.Wait()
+	for n := range ids {
+		if got[n] != want[n] {
+			t.Errorf("entity %d reads\n%.2000s\nwant\n%.2000s", n, got[n], want[n])
+		}
+	}
+}
