@@ -23,8 +23,8 @@ type Config struct {
 	CheckOnly bool
 	// MaxConns is the largest number of connections in the pool. Defaults to pool_max_conns in the
 	// connection string. Without this setting it defaults to the larger of 16 and the number of
-	// CPUs, because each entity recovers on its own connection and many entities may start
-	// together.
+	// CPUs. Up to 4 connections each load snapshots, read highest numbers and replay short histories;
+	// further entities that recover at the same time share their statements.
 	MaxConns int
 	// MaxAppends is the number of calls of Append that a groupcommit.Writer keeps in flight, each
 	// on its own connection; the size of the pool limits it. Defaults to 2, so that one call is

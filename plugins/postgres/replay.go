@@ -16,7 +16,7 @@ import (
 )
 
 // Replay implements journal.Journal. It reads pages, each with one statement on any free
-// connection. The payloads of a page share memory: a payload that is kept keeps the memory of the
+// connection. Concurrent replays of at most 100 events may share a statement. The payloads of a page share memory: a payload that is kept keeps the memory of the
 // whole page. Copy payloads that are kept for long.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
