@@ -10,14 +10,17 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 )
 
 // Replay implements journal.Journal. It reads pages, each with one statement on any free
-// connection. Concurrent replays of at most 100 events may share a statement. The payloads of a page share memory: a payload that is kept keeps the memory of the
-// whole page. Copy payloads that are kept for long.
+// connection. Concurrent replays of at most 100 events may share a statement. The payloads of a page
+// share memory: a payload that is kept keeps the memory of the whole page. Copy payloads that are kept
+// for long.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		if err := journal.CheckID(id); err != nil {
@@ -193,4 +196,171 @@ func decodeTexts(b []byte) ([]string, error) {
 		texts[i], b = string(b[:length]), b[length:]
 	}
 	return texts, nil
+}
+
+const (
+	// gatherFlights is the number of statements of a gatherer that are in flight at most, without those
+	// that are repeated for one caller.
+	gatherFlights = 4
+	// gatherCalls is the number of callers that one statement serves at most.
+	gatherCalls = 100
+	// gatherRecords is the number of events that one caller reads at most through a gatherer, each of
+	// them small. Longer replays have a statement of their own.
+	gatherRecords = 100
+	// gatherSnapshot is the size of the largest snapshot that is read through a gatherer, in bytes.
+	gatherSnapshot = 64 << 10
+)
+
+// gatherer executes a read-only statement for many callers. While fewer than a number of its statements
+// are in flight, a caller executes the statement itself, without a wait. Further callers wait, and the
+// statement many reads for all of them at once. It begins after each of their calls has begun.
+//
+// The parameters of many are arrays of the parameters of the callers. Its rows have the number of the
+// caller, from 1, before the columns of the caller's own statement. If many fails, or if the rows of a
+// caller can't be decoded, the caller executes its own statement. So an error concerns only the callers
+// whose own statement fails.
+type gatherer struct {
+	db      *DB
+	many    *statement
+	flights int
+	running sync.WaitGroup // statements for many callers
+
+	mu       sync.Mutex
+	inFlight int
+	waiting  []*gathered // empty while a further statement may start
+}
+
+// gathered is a waiting call.
+type gathered struct {
+	params [][]byte
+	row    func(values [][]byte) error
+	bad    bool          // a row could not be decoded
+	failed bool          // the caller must execute its own statement; valid when done is closed
+	done   chan struct{} // closed with the end of the statement
+	group  *group        // nil before the statement begins; guarded by gatherer.mu
+}
+
+// group is the callers of one statement.
+type group struct {
+	calls  []*gathered
+	left   int             // callers that wait for the result; guarded by gatherer.mu
+	ctx    context.Context //nolint:containedctx // ends when no caller waits any more
+	cancel context.CancelFunc
+}
+
+func newGatherer(db *DB, many *statement) *gatherer {
+	return &gatherer{db: db, many: many, flights: min(gatherFlights, int(db.pool.Config().MaxConns))}
+}
+
+// run executes a statement like DB.run. It calls reset before each attempt to read the rows. It returns
+// when ctx ends; row may then still be called, on another goroutine.
+func (g *gatherer) run(ctx context.Context, st *statement, params [][]byte, reset func(), row func(values [][]byte) error) error {
+	reset()
+	g.mu.Lock()
+	if g.inFlight < g.flights {
+		g.inFlight++
+		g.mu.Unlock()
+		defer g.landed()
+		return g.db.run(ctx, st, params, row)
+	}
+	c := &gathered{params: params, row: row, done: make(chan struct{})}
+	g.waiting = append(g.waiting, c)
+	g.mu.Unlock()
+	began := time.Now()
+	select {
+	case <-c.done:
+		if !c.failed {
+			g.db.watch.logSlow(ctx, st.name, began)
+			return nil
+		}
+		reset()
+		return g.db.run(ctx, st, params, row)
+	case <-ctx.Done():
+		g.leave(c)
+		return notStarted(ctx)
+	}
+}
+
+// leave removes a caller whose context has ended. The last caller of a statement ends the statement.
+func (g *gatherer) leave(c *gathered) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.group != nil {
+		if c.group.left--; c.group.left == 0 {
+			c.group.cancel()
+		}
+		return
+	}
+	for i, w := range g.waiting {
+		if w == c {
+			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// landed is called at the end of a caller's own statement.
+func (g *gatherer) landed() {
+	if next := g.next(); next != nil {
+		g.running.Go(func() {
+			for next != nil {
+				next = g.send(next)
+			}
+		})
+	}
+}
+
+// next returns the callers of the next statement, nil if none wait.
+func (g *gatherer) next() *group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), gatherCalls)
+	if n == 0 {
+		g.inFlight--
+		return nil
+	}
+	next := &group{calls: g.waiting[:n:n], left: n}
+	next.ctx, next.cancel = context.WithCancel(context.Background())
+	for _, c := range next.calls {
+		c.group = next
+	}
+	g.waiting = append([]*gathered(nil), g.waiting[n:]...)
+	return next
+}
+
+// send executes the statement for a group, and returns the next group.
+func (g *gatherer) send(now *group) *group {
+	defer now.cancel()
+	err := g.db.run(now.ctx, g.many, g.arrays(now.calls), func(values [][]byte) error {
+		if len(values) < 2 || len(values[0]) != 8 {
+			return errRow
+		}
+		n := binary.BigEndian.Uint64(values[0])
+		if n < 1 || n > uint64(len(now.calls)) {
+			return errRow
+		}
+		c := now.calls[n-1]
+		c.bad = c.bad || c.row(values[1:]) != nil
+		return nil
+	})
+	next := g.next()
+	for _, c := range now.calls {
+		c.failed = err != nil || c.bad
+		close(c.done)
+	}
+	return next
+}
+
+// arrays returns the parameters of many.
+func (g *gatherer) arrays(calls []*gathered) [][]byte {
+	params := make([][]byte, len(g.many.oids))
+	for i := range params {
+		var a array
+		a.reset(elementOID(g.many.oids[i]))
+		for _, c := range calls {
+			a.bytes(c.params[i], false)
+		}
+		params[i] = a.value()
+	}
+	return params
 }
