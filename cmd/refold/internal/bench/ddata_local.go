@@ -31,7 +31,7 @@ const (
 	visibleMore  = 5                     // multiple of the length of a round
 	idleKeys     = 100_000
 
-	maxCounterNs, maxSetNs, maxReadNs = 3_000, 20_000, 1_000
+	maxCounterNs, maxSetNs, maxReadNs = 2_000, 20_000, 1_000
 	maxDeltaBytes, maxEntryBytes      = 300, 600
 	maxVisible50, maxVisible99        = 250, 500 // ms
 	maxIdle                           = 10_000   // bytes a second

@@ -83,7 +83,7 @@ func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 		})
 	})
 	return []Result{c.result(Result{
-		Unit: "events/s", Goal: map[string]float64{"leveldb": 1, "postgres": 0.60}[b.scheme], Better: higher,
+		Unit: "events/s", Goal: map[string]float64{"leveldb": 1, "postgres": 0.90}[b.scheme], Better: higher,
 		Settings: fmt.Sprintf("1 entity, %d events of 200 bytes, median of %d", n, b.settings.Rounds),
 	})}, err
 }

@@ -15,7 +15,7 @@ const (
 	askCallers  = 64
 	askEntities = 1_000
 
-	minAskThere, minAskHere = 0.8, 0.7
+	minAskThere, minAskHere = 1.5, 0.7
 )
 
 // shardAsks measures asks through a region. For entities in another process, the limit is raw
