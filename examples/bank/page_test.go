@@ -386,10 +386,10 @@ func TestPageAudit(t *testing.T) {
 func TestPageAuditFindsDifferences(t *testing.T) {
 	t.Parallel()
 	under := newBank(t, testRates)
+	under.journal = torn{Journal: under.journal, id: "account|bob", lost: 1}
 	b := browse(t, under)
 	b.post("/page/demo", http.StatusOK)
 	b.await("/", `data-account="alice" data-balance="1,000.00"`)
-	under.journal = torn{Journal: under.journal, id: "account|bob", lost: 1}
 	b.shows(b.post("/page/audit", http.StatusOK), "VIOLATION sequence", "has found differences")
 }
 
