@@ -39,8 +39,9 @@ func TestLinearizable(t *testing.T) {
 }
 
 // TestLinearizableTurns is TestLinearizable for each kind of goroutine that takes turns, with a writer and
-// with an immediate journal: with one client, the caller takes all turns of an idle entity; with
-// HostOptions.WorkersOnly, workers take all turns; otherwise both do.
+// with an immediate journal: with one client, the caller takes turns of an idle entity; with
+// HostOptions.WorkersOnly, workers take all turns; otherwise both do. With a writer and several clients,
+// workers may take all turns, because they do so while the writer stores.
 func TestLinearizableTurns(t *testing.T) {
 	t.Parallel()
 	for seed := range *historiesFlag {
@@ -56,11 +57,10 @@ func TestLinearizableTurns(t *testing.T) {
 						h := newHistory(t, seed)
 						h.immediate = immediate
 						set(h)
-						faults := seed/2%3 > 0 // a message waits for a recovery, and a worker handles it
-						h.run(faults, seed/2%3 > 1)
+						h.run(seed/2%3 > 0, seed/2%3 > 1)
 						h.checkHistory()
 						byWorkers, byCallers := h.turns[0].Load(), h.turns[1].Load()
-						if h.workers && byCallers > 0 || !h.workers && byCallers == 0 || h.clients == 1 && !faults && byWorkers > byCallers {
+						if h.workers && byCallers > 0 || !h.workers && byCallers == 0 && (immediate || h.clients == 1) {
 							t.Errorf("workers took %d turns and callers %d", byWorkers, byCallers)
 						}
 						t.Log(h)
