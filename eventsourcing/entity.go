@@ -40,7 +40,7 @@ type entity struct {
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
 	commanded  bool // the instance has received a command
 	readOnly   bool // the instance was recovered to an earlier event
-	without    bool // the signal about a failed recovery is handled on an empty state, without the history
+	emptied    bool // a failed recovery is reported to an empty state
 	index      indexState
 
 	mu      sync.Mutex

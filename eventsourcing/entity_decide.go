@@ -97,7 +97,7 @@ func (e *entity) applyDecision(op *engine.Op, d decision) {
 		e.unreturned(UnreturnedInfo{PersistenceID: e.pid(), Message: e.signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
 	err := d.check()
-	if err == nil && e.without {
+	if err == nil && e.emptied {
 		err = d.checkWithoutHistory()
 	}
 	if err != nil {

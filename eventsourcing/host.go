@@ -96,9 +96,9 @@ type HostOptions struct {
 	PanicLimit  int
 	PanicWindow time.Duration
 	// WorkersOnly handles all commands on the goroutines of Config.Workers. Otherwise Ask handles its
-	// command on its own goroutine if the entity is idle: then Ask returns when the handler has ended,
-	// even if its context ends earlier, and runtime.Goexit in the handler ends the caller's goroutine.
-	// So in a cycle of entities that ask each other, an Ask without an end blocks them all for ever.
+	// command on its own goroutine if the entity is idle. Such an Ask returns when the handler has ended,
+	// even if its context ends earlier. runtime.Goexit in the handler ends the caller's goroutine. If the
+	// handlers of two entities ask each other and the inner Ask has no deadline, both block for ever.
 	WorkersOnly bool
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have

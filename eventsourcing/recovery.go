@@ -319,11 +319,11 @@ func (e *entity) recoveryFailed(cause error, out *engine.Effects) {
 		return err
 	})
 	if err == nil {
-		e.without = true
+		e.emptied = true
 		in.Env = &engine.Envelope{Message: RecoveryFailed{Err: cause}, Signal: true}
 	}
 	defer func() { // also if user code calls runtime.Goexit
-		e.without = false
+		e.emptied = false
 		if !e.absent {
 			e.instance = before
 		}

@@ -232,15 +232,13 @@ func send[S any](ctx context.Context, to Ref[S], message any) (any, error) {
 	return value, err
 }
 
-// turnsInARow is the mean number of turns that one caller of few takes before it lets other goroutines
-// run.
+// turnsInARow is the mean number of turns that a single caller takes before it yields the processor.
 const turnsInARow = 256
 
-// letCallersRun sometimes lets all other goroutines run, so that callers that never block share the
-// processors evenly. The more callers wait here, the more often a caller waits: one of n callers takes
-// turnsInARow / n turns in a row on average, so that all n have had a turn after the time of about
-// turnsInARow turns, or of n turns if that is longer. Without this rule, a caller that never blocks
-// keeps its processor for up to 10 ms, also in the middle of a turn.
+// letCallersRun yields the processor after a random number of turns, so that callers that never block
+// share the processors evenly. With n callers in this function, a caller takes turnsInARow / (n+1) turns
+// in a row on average, at least one. Without this rule, a caller that never blocks keeps its processor
+// for up to 10 ms, and the scheduler may interrupt it in the middle of a turn.
 func (r *Runtime) letCallersRun() {
 	if rand.Uint32N(turnsInARow) > r.yielding.Load() {
 		return

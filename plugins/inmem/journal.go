@@ -224,7 +224,7 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return nil
 }
 
-// open is find with the error of an operation.
+// open is find for an operation, whose name its error has.
 func (j *Journal) open(ctx context.Context, op, id string) (*stream, error) {
 	if err := journal.CheckID(id); err != nil {
 		return nil, fmt.Errorf("inmem: %s: %w", op, err)

@@ -135,8 +135,8 @@ func (db *DB) send(ctx context.Context, b *batch, chains []chain, attempt int) (
 	return db.sendMany(ctx, b, chains)
 }
 
-// sendBatch stores chains with one statement unless there is a conflict. It repeats the statement
-// after the first append and when the epoch has changed.
+// sendBatch stores chains with one statement unless there is a conflict. If the epoch is not that of
+// the server, as in the first append, sendBatch sends the statement again with the server's epoch.
 func (db *DB) sendBatch(ctx context.Context, b *batch, chains []chain) (stored bool, err error) {
 	e := getEncoder()
 	defer putEncoder(e)

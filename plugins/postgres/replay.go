@@ -213,7 +213,8 @@ const (
 
 // gatherer executes a read-only statement for many callers. While fewer than a number of its statements
 // are in flight, a caller executes the statement itself, without a wait. Further callers wait, and the
-// statement many reads for all of them at once. It begins after each of their calls has begun.
+// statement many reads for all of them at once. It starts after their calls, so that it sees what was
+// committed before them.
 //
 // The parameters of many are arrays of the parameters of the callers. Its rows have the number of the
 // caller, from 1, before the columns of the caller's own statement. If many fails, or if the rows of a
