@@ -245,6 +245,7 @@ func TestPanicInStore(t *testing.T) {
 				p.in.Store(method)
 				if want != "" {
 					s.mustAsk(addLines("2"))
+					synctest.Wait() // an entity that saves a snapshot does not save another one
 					s.mustAsk(addLines("3"))
 					s.mustAsk(addLines("4"))
 					synctest.Wait()
