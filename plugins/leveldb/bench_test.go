@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -179,6 +180,83 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N)*benchReplay/b.Elapsed().Seconds(), "events/s")
 	})
+}
+
+// scatteredEvent makes an event of about 250 bytes that compresses to about a half.
+func scatteredEvent(rnd *rand.Rand, seqNr uint64) journal.Event {
+	payload := fmt.Appendf(nil, `{"transfer":"%016x%016x","from":"account-%06d","to":"account-%06d","amount":%d,"currency":"EUR","reference":"invoice %d of 2026","balance":%d,"channel":"online","device":"%016x"}`,
+		rnd.Uint64(), rnd.Uint64(), rnd.IntN(1e6), rnd.IntN(1e6), rnd.IntN(1e5), rnd.IntN(1e5), rnd.IntN(1e7), rnd.Uint64())
+	return journal.Event{SequenceNr: seqNr, Time: time.UnixMicro(int64(seqNr)).UTC(), Manifest: "transferred", Payload: payload}
+}
+
+// BenchmarkScattered replays histories whose events were written in between those of other entities:
+// 10,000 entities with 200 events each, in batches of 500 events of random entities. An iteration
+// replays one entity. -benchtime=10000x replays each entity once, in random order.
+func BenchmarkScattered(b *testing.B) {
+	const entities, each, batch = 10_000, 200, 500
+	rnd := rand.New(rand.NewPCG(1, 2))
+	ids := make([]string, entities)
+	turns := make([]int, 0, entities*each)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("account|%d", i)
+		for range each {
+			turns = append(turns, i)
+		}
+	}
+	rnd.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+	dir := b.TempDir()
+	db, err := leveldb.Open(dir, leveldb.Config{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	highest := make([]uint64, entities)
+	for some := range slices.Chunk(turns, batch) {
+		writes := make([]journal.Write, len(some))
+		for i, entity := range some {
+			e := scatteredEvent(rnd, highest[entity]+1)
+			writes[i] = journal.Write{ID: ids[entity], Writer: "0192f0c1a2b3", Expect: highest[entity], Events: []journal.Event{e}}
+			highest[entity]++
+		}
+		if errs := db.TestJournal().Append(b.Context(), writes); errs != nil {
+			b.Fatal(errs[0])
+		}
+	}
+	if err = db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	size := int64(0)
+	for _, f := range files {
+		info, failed := f.Info()
+		if failed != nil {
+			b.Fatal(failed)
+		}
+		size += info.Size()
+	}
+	if db, err = leveldb.Open(dir, leveldb.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // only measured
+	rnd.Shuffle(entities, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	next := 0
+	for b.Loop() {
+		n := 0
+		for _, err := range db.TestJournal().Replay(b.Context(), ids[next%entities], 1, journal.MaxSequenceNr) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != each {
+			b.Fatal(n)
+		}
+		next++
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entities/s")
+	b.ReportMetric(float64(size)/entities/each, "disk-B/event")
 }
 
 // BenchmarkQuery reads 100,000 events of 1,000 persistence IDs in their order: all events, the
