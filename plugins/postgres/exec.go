@@ -241,16 +241,18 @@ func newStatements(schema string, class int32) statements {
 		underWay: st(anyRows, "under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
 			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
-		// The result is whether there were rows to delete, not how many were deleted: a concurrent
-		// deletion may have deleted these rows and left others.
-		deleteSome: st(oneChanged, "delete_some", `WITH gone AS (
-				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <=
-					(SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1)
+		// The result is whether events may be left after the range, not how many were deleted: a
+		// concurrent deletion may have deleted some of them. All events of the range are visible, because
+		// DeleteTo has waited for the appends.
+		deleteSome: st(oneChanged, "delete_some", `WITH range AS (
+				SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) AS upto FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1
+			), gone AS (
+				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <= (SELECT upto FROM range)
 				RETURNING e.ordinal, e.tags
 			), untagged AS (
 				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
 			)
-			SELECT CASE WHEN EXISTS (SELECT FROM {s}.events f WHERE f.id = $1 AND f.seq_nr <= $2) THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
+			SELECT CASE WHEN (SELECT upto FROM range) < $2 THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
 
 		saveSnapshot: st(changed, "save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,

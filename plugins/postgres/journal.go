@@ -165,7 +165,7 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 
 // The pause between two checks of the appends in progress doubles from waitPause to maxWaitPause.
 const (
-	waitPause    = time.Millisecond
+	waitPause    = 4 * time.Millisecond
 	maxWaitPause = 50 * time.Millisecond
 )
 
