@@ -27,7 +27,7 @@ func (e *entity) request(r any) {
 	case receiveTimeout:
 		e.setReceiveTimeout(time.Duration(r))
 	case deleteSnapshots:
-		e.host.rt.stores.do(func() { e.removeSnapshots(r.criteria) })
+		e.host.rt.stores.do(func() { e.removeSnapshots(r.criteria, e.deleteSnapshots) })
 	case DeleteEvents:
 		e.requestDeletion(r)
 	case passivation:

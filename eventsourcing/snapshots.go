@@ -124,11 +124,11 @@ func (e *entity) snapshotFailed(s *engine.State, err error) {
 // to this number, and then the snapshots before this number.
 func (e *entity) retain(upTo uint64) {
 	if !e.host.model.snapshots.deleteEvents {
-		e.removeSnapshots(snapshot.UpTo(upTo))
+		e.removeSnapshots(snapshot.UpTo(upTo), e.deleteSnapshots)
 		return
 	}
 	if e.removeEvents(DeleteEvents{UpTo: upTo}) {
-		e.removeSnapshots(snapshot.UpTo(upTo - 1))
+		e.removeSnapshots(snapshot.UpTo(upTo-1), e.deleteOlderSnapshots)
 	}
 }
 
@@ -142,9 +142,8 @@ func (e *entity) notify(s Signal) {
 }
 
 // removeSnapshots deletes snapshots and reports the outcome to the entity.
-func (e *entity) removeSnapshots(c snapshot.Criteria) {
-	remove := func() error { return e.deleteSnapshots(e.host.rt.ctx, c) }
-	if err := catchPanic(e.pid(), remove); err != nil {
+func (e *entity) removeSnapshots(c snapshot.Criteria, remove func(context.Context, snapshot.Criteria) error) {
+	if err := catchPanic(e.pid(), func() error { return remove(e.host.rt.ctx, c) }); err != nil {
 		e.notify(SnapshotsNotDeleted{Criteria: c, Err: fmt.Errorf("delete snapshots of %q: %w", e.pid(), err)})
 		return
 	}
@@ -200,6 +199,15 @@ func (e *entity) deleteSnapshots(ctx context.Context, c snapshot.Criteria) error
 		}
 	}
 	return err
+}
+
+// deleteOlderSnapshots deletes snapshots before a sequence number up to which deleteEvents has deleted
+// the events. It checks nothing: deleteEvents has found a newer snapshot that can be decoded. Other
+// deletions delete that snapshot only if another one covers the same events. A snapshot that covers
+// these events is not before the number.
+func (e *entity) deleteOlderSnapshots(ctx context.Context, c snapshot.Criteria) error {
+	defer e.host.rt.lockDeletions(e.pid())()
+	return e.host.snapshots.Delete(ctx, e.pid(), c)
 }
 
 // lockDeletions serializes the deletions of one entity, so that no other deletion of this process
@@ -295,6 +303,17 @@ func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Me
 		return s, failed
 	}
 	c.MinSequenceNr = upTo
+	decode := func() error {
+		_, err := h.model.restore(e.id(), e.pid(), s.Manifest, s.Payload)
+		return err
+	}
+	var err error
+	if s, err = h.snapshots.Load(ctx, e.pid(), c); errors.Is(err, snapshot.ErrNotFound) {
+		return s, failed
+	}
+	if err == nil && counts(s.Metadata) && decode() == nil {
+		return s, nil // the usual case needs no list
+	}
 	for md, err := range h.snapshots.List(ctx, e.pid(), c) {
 		switch {
 		case err != nil:
@@ -305,7 +324,7 @@ func (e *entity) cover(ctx context.Context, upTo uint64, counts func(snapshot.Me
 			return s, failed
 		}
 		if s, err = h.snapshots.Load(ctx, e.pid(), snapshot.At(md.SequenceNr)); err == nil {
-			_, err = e.host.model.restore(e.id(), e.pid(), s.Manifest, s.Payload)
+			err = decode()
 		}
 		if err == nil {
 			return s, nil

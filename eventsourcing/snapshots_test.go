@@ -79,6 +79,43 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// TestRetentionCalls counts the calls of the stores for one snapshot. One load shows that the snapshot
+// covers the deleted events, and one list that it was not deleted in the meantime.
+func TestRetentionCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 3, Keep: 1, DeleteEvents: true}
+		s.open()
+		defer s.close()
+		var counts [snapshottest.OpDelete + 1]atomic.Int64
+		for op := range counts {
+			s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.Op(op), When: func(snapshottest.Call) bool {
+				counts[op].Add(1)
+				return false
+			}})
+		}
+		calls := func() string {
+			return fmt.Sprintf("save %d, load %d, list %d, delete %d; replay %d, highest %d, delete %d",
+				counts[snapshottest.OpSave].Load(), counts[snapshottest.OpLoad].Load(), counts[snapshottest.OpList].Load(), counts[snapshottest.OpDelete].Load(),
+				s.journal.Calls(journaltest.OpReplay), s.journal.Calls(journaltest.OpHighest), s.journal.Calls(journaltest.OpDelete))
+		}
+		s.mustAsk(addLines("1", "2", "3"))
+		synctest.Wait()
+		const before = "save 1, load 1, list 0, delete 0; replay 0, highest 1, delete 0"
+		if got := calls(); got != before {
+			t.Errorf("a start and a save: %s, want %s", got, before)
+		}
+		s.mustAsk(addLines("4", "5", "6"))
+		synctest.Wait()
+		const after = "save 2, load 2, list 1, delete 1; replay 0, highest 1, delete 1"
+		if got := calls(); got != after {
+			t.Errorf("with a save that deletes: %s, want %s", got, after)
+		}
+		s.expectStored("4", "5", "6")
+	})
+}
+
 // TestSnapshotPolicies checks that mistakes are reported when the type is hosted.
 func TestSnapshotPolicies(t *testing.T) {
 	t.Parallel()
