@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -214,21 +215,30 @@ func Channel(schema string) string { return channel(schema) }
 
 // Gatherer is a gatherer of statements with one parameter of type text and one column of type text.
 type Gatherer struct {
-	g   *gatherer
-	one statement
+	g        *gatherer
+	one      statement
+	attempts atomic.Int64
 }
 
 // Gatherer returns a gatherer for the statements of one caller and of many.
 func (db *DB) Gatherer(one, many string) *Gatherer {
 	many1 := &statement{name: "many", sql: many, oids: []uint32{pgtype.TextArrayOID}}
-	return &Gatherer{newGatherer(db, many1), statement{name: "one", sql: one, oids: []uint32{pgtype.TextOID}}}
+	return &Gatherer{g: newGatherer(db, many1), one: statement{name: "one", sql: one, oids: []uint32{pgtype.TextOID}}}
 }
+
+// SetOne replaces the statement of one caller.
+func (g *Gatherer) SetOne(sql string) { g.one.sql = sql }
 
 // Run executes the statement. bad makes the rows of the first attempt malformed.
 func (g *Gatherer) Run(ctx context.Context, param string, bad bool) (string, error) {
 	var value string
 	attempts := 0
-	err := g.g.run(ctx, &g.one, [][]byte{[]byte(param)}, func() { attempts++; value = "" }, func(values [][]byte) error {
+	err := g.g.run(ctx, &g.one, [][]byte{[]byte(param)}, func() {
+		if attempts++; attempts == 2 {
+			g.attempts.Add(1)
+		}
+		value = ""
+	}, func(values [][]byte) error {
 		if bad && attempts == 2 { // the first reset precedes the wait
 			bad = false
 		} else if bad {
@@ -251,6 +261,25 @@ func (g *Gatherer) Waiting() int { return waiting(g.g) }
 
 // Wait waits for the statements of many callers.
 func (g *Gatherer) Wait() { g.g.running.Wait() }
+
+// Attempts returns the number of calls that repeat a failed statement, or wait to do so.
+func (g *Gatherer) Attempts() int { return int(g.attempts.Load()) }
+
+// Repeats returns the number of repeated statements in flight.
+func (g *Gatherer) Repeats() int { return len(g.g.repeats) }
+
+// SetLook replaces the statement that returns the appends in progress.
+func (db *DB) SetLook(sql string) { db.sql.underWay.sql = sql }
+
+// WaitingDeletions returns the number of deletions that wait for appends.
+func (db *DB) WaitingDeletions() int {
+	db.looks.mu.Lock()
+	defer db.looks.mu.Unlock()
+	return len(db.looks.waiting)
+}
+
+// AwaitLooks waits until no look is in flight.
+func (db *DB) AwaitLooks() { db.looks.running.Wait() }
 
 // HoldReads makes recoveries wait until release is called.
 func (db *DB) HoldReads() (release func()) {

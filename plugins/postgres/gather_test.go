@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -109,6 +111,33 @@ func TestGatherIsolatesErrors(t *testing.T) {
 	g.want(t, "a", "a alone")
 	g.want(t, "poison", "error ERROR: division by zero")
 	g.want(t, "b", "b alone")
+}
+
+// The callers of a failed statement repeat it four at a time, so that they don't take all connections.
+func TestGatherRepeatsInTurns(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	g := newGatherTest(t, dsn, gatherMany)
+	g.SetOne(`SELECT $1 || ' alone' FROM (SELECT pg_advisory_xact_lock_shared(1) OFFSET 0) l`)
+	conn := connect(t, dsn)
+	execute(t, conn, "SELECT pg_advisory_lock(1)")
+	release := g.Hold()
+	for _, param := range []string{"poison", "a", "b", "c", "d", "e", "f", "g"} {
+		g.call(t.Context(), param, false)
+	}
+	release()
+	var blocked int
+	for g.Attempts() < 8 || blocked < 4 {
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&blocked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if blocked != 4 || g.Repeats() != 4 {
+		t.Errorf("%d callers repeat their statements at the same time, want 4", blocked)
+	}
+	execute(t, conn, "SELECT pg_advisory_unlock(1)")
+	g.running.Wait()
+	g.want(t, "g", "g alone")
 }
 
 // A caller whose rows can't be decoded reads them again with its own statement. The others don't.
@@ -239,5 +268,122 @@ func TestGatheredRecoveries(t *testing.T) {
 		if got[n] != want[n] {
 			t.Errorf("entity %d reads\n%.2000s\nwant\n%.2000s", n, got[n], want[n])
 		}
+	}
+}
+
+// lookGate replaces the look at the appends in progress. Looks return the names in the table held, and
+// wait while conn has the advisory lock 1.
+func lookGate(t *testing.T) (db *postgres.DB, conn *pgx.Conn, looks func() int) {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	db, conn = openStore(t, dsn, postgres.Config{}), connect(t, dsn)
+	execute(t, conn, `CREATE TABLE refold.held (name text);
+		CREATE SEQUENCE refold.looks;
+		CREATE FUNCTION refold.look() RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM nextval('refold.looks'), pg_advisory_xact_lock_shared(1);
+			RETURN QUERY SELECT h.name FROM refold.held h;
+		END $$`, pgx.QueryExecModeSimpleProtocol)
+	db.SetLook("SELECT refold.look()")
+	return db, conn, func() (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM refold.looks").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// Deletions that wait share a look that begins after their marks.
+func TestDeletionsShareLooks(t *testing.T) {
+	t.Parallel()
+	db, conn, looks := lookGate(t)
+	execute(t, conn, "SELECT pg_advisory_lock(1)")
+	const deletions = 10
+	var running sync.WaitGroup
+	for n := range deletions {
+		id := fmt.Sprint(n)
+		store(t, db.TestJournal(), eventsOf(id, 0, 3))
+		running.Go(func() {
+			if err := db.TestJournal().DeleteTo(t.Context(), id, 2); err != nil {
+				t.Error(err)
+			}
+		})
+		until(t, "the first look", func() bool { return looks() == 1 })
+	}
+	until(t, "all deletions to wait", func() bool { return db.WaitingDeletions() == deletions })
+	execute(t, conn, "SELECT pg_advisory_unlock(1)")
+	running.Wait()
+	if n := looks(); n != 2 {
+		t.Errorf("%d deletions made %d looks, want one for the first and one for the others", deletions, n)
+	}
+}
+
+// A deletion waits for the appends of its first look only.
+func TestDeletionWaitsForFirstLook(t *testing.T) {
+	t.Parallel()
+	db, conn, looks := lookGate(t)
+	store(t, db.TestJournal(), eventsOf("a", 0, 3))
+	execute(t, conn, "INSERT INTO refold.held VALUES ('old')")
+	done := make(chan error, 1)
+	go func() { done <- db.TestJournal().DeleteTo(t.Context(), "a", 2) }()
+	until(t, "three looks", func() bool { return looks() >= 3 })
+	select {
+	case err := <-done:
+		t.Fatalf("the deletion returned %v before the append ended", err)
+	default:
+	}
+	execute(t, conn, "UPDATE refold.held SET name = 'new'")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// The error of a look is that of all deletions that wait for it. They delete nothing.
+func TestFailedLook(t *testing.T) {
+	t.Parallel()
+	db, conn, _ := lookGate(t)
+	store(t, db.TestJournal(), eventsOf("a", 0, 3))
+	execute(t, conn, "DROP TABLE refold.held")
+	if err := db.TestJournal().DeleteTo(t.Context(), "a", 2); !errors.Is(err, postgres.ErrSchema) {
+		t.Errorf("DeleteTo: %v, want ErrSchema", err)
+	}
+	for e, err := range db.TestJournal().Replay(t.Context(), "a", 1, 1) {
+		if e.SequenceNr != 1 || err != nil {
+			t.Errorf("the first event is %d, %v, want 1", e.SequenceNr, err)
+		}
+		return
+	}
+	t.Error("events were deleted after a failed look")
+}
+
+// A deletion whose context ends, or whose journal is closed, ends its look.
+func TestDeletionLeaves(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
+			t.Parallel()
+			db, conn, looks := lookGate(t)
+			store(t, db.TestJournal(), eventsOf("a", 0, 3))
+			execute(t, conn, "SELECT pg_advisory_lock(1)")
+			cause := errors.New("enough")
+			ctx, leave := context.WithCancelCause(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- db.TestJournal().DeleteTo(ctx, "a", 2) }()
+			until(t, "a look", func() bool { return looks() == 1 })
+			want := cause
+			if closes {
+				want = journal.ErrClosed
+				if err := db.TestJournal().Close(); err != nil {
+					t.Error(err)
+				}
+			} else {
+				leave(cause)
+			}
+			if err := <-done; !errors.Is(err, want) {
+				t.Errorf("DeleteTo: %v, want %v", err, want)
+			}
+			db.AwaitLooks() // the look waits for a lock that this test holds
+			leave(nil)
+		})
 	}
 }

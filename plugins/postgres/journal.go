@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"time"
 	"unicode/utf8"
 
 	"github.com/refold-io/refold/internal/plugin"
@@ -147,7 +146,7 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 	if err != nil || marked == 0 {
 		return err
 	}
-	if err := j.waitForAppends(ctx, id); err != nil {
+	if err := j.waitForAppends(ctx); err != nil {
 		return err
 	}
 	params[1] = int8Value(min(to, marked))
@@ -163,29 +162,17 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 	return nil
 }
 
-// The pause between two checks of the appends in progress doubles from waitPause to maxWaitPause.
-const (
-	waitPause    = 4 * time.Millisecond
-	maxWaitPause = 50 * time.Millisecond
-)
-
 // waitForAppends waits until the appends that are in progress at the call have ended.
-func (j *Journal) waitForAppends(ctx context.Context, id string) error {
-	var old map[string]bool // nil before the first check
-	for pause := waitPause; ; pause = min(2*pause, maxWaitPause) {
-		left := make(map[string]bool)
-		err := j.readRows(ctx, id, &j.db.sql.underWay, nil, func(values [][]byte) error {
-			if name := string(values[0]); old == nil || old[name] {
-				left[name] = true
-			}
-			return nil
-		})
-		if err != nil || len(left) == 0 {
-			return err
-		}
-		old = left
-		if !sleep(ctx, pause) {
-			return context.Cause(ctx)
-		}
+func (j *Journal) waitForAppends(ctx context.Context) error {
+	w := j.db.looks.wait()
+	select {
+	case <-w.done:
+		return j.db.fail(ctx, w.err)
+	case <-ctx.Done():
+		j.db.looks.leave(w)
+		return context.Cause(ctx)
+	case <-j.handle.Done():
+		j.db.looks.leave(w)
+		return journal.ErrClosed
 	}
 }

@@ -1,0 +1,308 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// gatherFlights is the number of statements of a gatherer that are in flight at most. As many
+	// again may be in flight that are repeated for one caller.
+	gatherFlights = 4
+	// gatherCalls is the number of callers that one statement serves at most.
+	gatherCalls = 100
+	// gatherRecords is the number of events that one caller reads at most through a gatherer, each of
+	// them small. Longer replays have a statement of their own.
+	gatherRecords = 100
+	// gatherSnapshot is the size of the largest snapshot that is read through a gatherer, in bytes.
+	gatherSnapshot = 64 << 10
+)
+
+// gatherer executes a read-only statement for many callers. While fewer than a number of its statements
+// are in flight, a caller executes the statement itself, without a wait. Further callers wait, and the
+// statement many reads for all of them at once. It starts after their calls, so that it sees what was
+// committed before them.
+//
+// The parameters of many are arrays of the parameters of the callers. Its rows have the number of the
+// caller, from 1, before the columns of the caller's own statement. If many fails, or if the rows of a
+// caller can't be decoded, the caller executes its own statement. So an error concerns only the callers
+// whose own statement fails. The callers of a failed statement take turns, so that they leave
+// connections of the pool to other calls.
+//
+// Slow statements delay the waiting callers: while each of the statements in flight takes a second, for
+// example because it reads a snapshot of the largest size, the others of the same kind wait for the
+// first one to end, or for the end of their contexts. Other kinds of reads, appends and longer replays
+// do not wait.
+type gatherer struct {
+	db      *DB
+	many    *statement
+	flights int
+	repeats chan struct{}  // holds a value for each repeated statement
+	running sync.WaitGroup // statements for many callers
+
+	mu       sync.Mutex
+	inFlight int
+	waiting  []*gathered // empty while a further statement may start
+}
+
+// gathered is a waiting call.
+type gathered struct {
+	params [][]byte
+	row    func(values [][]byte) error
+	bad    bool          // a row could not be decoded
+	failed bool          // the caller must execute its own statement; valid when done is closed
+	done   chan struct{} // closed with the end of the statement
+	group  *group        // nil before the statement begins; guarded by gatherer.mu
+}
+
+// group is the callers of one statement.
+type group struct {
+	calls  []*gathered
+	left   int             // callers that wait for the result; guarded by gatherer.mu
+	ctx    context.Context //nolint:containedctx // ends when no caller waits any more
+	cancel context.CancelFunc
+}
+
+func newGatherer(db *DB, many *statement) *gatherer {
+	flights := min(gatherFlights, int(db.pool.Config().MaxConns))
+	return &gatherer{db: db, many: many, flights: flights, repeats: make(chan struct{}, flights)}
+}
+
+// run executes a statement like DB.run. It calls reset before each attempt to read the rows. It returns
+// when ctx ends; row may then still be called, on another goroutine.
+func (g *gatherer) run(ctx context.Context, st *statement, params [][]byte, reset func(), row func(values [][]byte) error) error {
+	reset()
+	g.mu.Lock()
+	if g.inFlight < g.flights {
+		g.inFlight++
+		g.mu.Unlock()
+		defer g.landed()
+		return g.db.run(ctx, st, params, row)
+	}
+	c := &gathered{params: params, row: row, done: make(chan struct{})}
+	g.waiting = append(g.waiting, c)
+	g.mu.Unlock()
+	began := time.Now()
+	select {
+	case <-c.done:
+		if !c.failed {
+			g.db.watch.logSlow(ctx, st.name, began)
+			return nil
+		}
+		reset()
+		return g.repeat(ctx, st, params, row)
+	case <-ctx.Done():
+		g.leave(c)
+		return notStarted(ctx)
+	}
+}
+
+// repeat executes the own statement of a caller after a failed one.
+func (g *gatherer) repeat(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) error) error {
+	select {
+	case g.repeats <- struct{}{}:
+		defer func() { <-g.repeats }()
+		return g.db.run(ctx, st, params, row)
+	case <-ctx.Done():
+		return notStarted(ctx)
+	}
+}
+
+// leave removes a caller whose context has ended. The last caller of a statement ends the statement.
+func (g *gatherer) leave(c *gathered) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.group != nil {
+		if c.group.left--; c.group.left == 0 {
+			c.group.cancel()
+		}
+		return
+	}
+	for i, w := range g.waiting {
+		if w == c {
+			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// landed is called at the end of a caller's own statement.
+func (g *gatherer) landed() {
+	if next := g.next(); next != nil {
+		g.running.Go(func() {
+			for next != nil {
+				next = g.send(next)
+			}
+		})
+	}
+}
+
+// next returns the callers of the next statement, nil if none wait.
+func (g *gatherer) next() *group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), gatherCalls)
+	if n == 0 {
+		g.inFlight--
+		return nil
+	}
+	next := &group{calls: g.waiting[:n:n], left: n}
+	next.ctx, next.cancel = context.WithCancel(context.Background())
+	for _, c := range next.calls {
+		c.group = next
+	}
+	g.waiting = append([]*gathered(nil), g.waiting[n:]...)
+	return next
+}
+
+// send executes the statement for a group, and returns the next group.
+func (g *gatherer) send(now *group) *group {
+	defer now.cancel()
+	err := g.db.run(now.ctx, g.many, g.arrays(now.calls), func(values [][]byte) error {
+		if len(values) < 2 || len(values[0]) != 8 {
+			return errRow
+		}
+		n := binary.BigEndian.Uint64(values[0])
+		if n < 1 || n > uint64(len(now.calls)) {
+			return errRow
+		}
+		c := now.calls[n-1]
+		c.bad = c.bad || c.row(values[1:]) != nil
+		return nil
+	})
+	next := g.next()
+	for _, c := range now.calls {
+		c.failed = err != nil || c.bad
+		close(c.done)
+	}
+	return next
+}
+
+// arrays returns the parameters of many.
+func (g *gatherer) arrays(calls []*gathered) [][]byte {
+	params := make([][]byte, len(g.many.oids))
+	for i := range params {
+		var a array
+		a.reset(elementOID(g.many.oids[i]))
+		for _, c := range calls {
+			a.bytes(c.params[i], false)
+		}
+		params[i] = a.value()
+	}
+	return params
+}
+
+// The pause between two looks at the appends in progress doubles from waitPause to maxWaitPause.
+const (
+	waitPause    = 4 * time.Millisecond // most appends have ended then
+	maxWaitPause = 50 * time.Millisecond
+)
+
+// appendLooks waits for appends. Deletions that wait at the same time share the looks at the locks of
+// the server, each of which takes the server 0.1 ms.
+type appendLooks struct {
+	db      *DB
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting []*appendWait
+	looking bool               // a goroutine looks until no deletion waits
+	cancel  context.CancelFunc // ends the current look and the pause after it
+}
+
+// appendWait is a deletion that waits until the appends that were in progress at its first look have
+// ended.
+type appendWait struct {
+	left map[string]bool // these appends; nil before the first look
+	err  error           // of a look; valid when done is closed
+	done chan struct{}
+}
+
+// wait starts to wait. The caller must call leave unless done is closed.
+func (l *appendLooks) wait() *appendWait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &appendWait{done: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	if !l.looking {
+		l.looking = true
+		l.running.Go(l.run)
+	}
+	return w
+}
+
+// leave ends a wait. The last one ends the current look.
+func (l *appendLooks) leave(w *appendWait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *appendWait) bool { return other == w })
+	if len(l.waiting) == 0 && l.cancel != nil {
+		l.cancel()
+	}
+}
+
+// run looks until no deletion waits.
+func (l *appendLooks) run() {
+	pause := waitPause
+	for {
+		ctx, waits := l.begin()
+		if ctx == nil {
+			return
+		}
+		now := make(map[string]bool)
+		err := l.db.run(ctx, &l.db.sql.underWay, nil, func(values [][]byte) error {
+			now[string(values[0])] = true
+			return nil
+		})
+		if pause = min(2*pause, maxWaitPause); l.end(waits, now, err) {
+			pause = waitPause
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// begin returns the deletions that the next look serves, and the context of the look. The context is
+// nil if no deletion waits.
+func (l *appendLooks) begin() (ctx context.Context, waits []*appendWait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancel != nil {
+		l.cancel()
+		l.cancel = nil
+	}
+	if l.looking = len(l.waiting) > 0; !l.looking {
+		return nil, nil
+	}
+	ctx, l.cancel = context.WithCancel(context.Background())
+	return ctx, slices.Clone(l.waiting)
+}
+
+// end takes note of the appends in progress. It reports whether a deletion has had its first look and
+// still waits.
+func (l *appendLooks) end(waits []*appendWait, now map[string]bool, err error) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range waits {
+		if w.left == nil {
+			w.left, first = maps.Clone(now), true
+		} else {
+			maps.DeleteFunc(w.left, func(name string, _ bool) bool { return !now[name] })
+		}
+		if i := slices.Index(l.waiting, w); i >= 0 && (err != nil || len(w.left) == 0) {
+			l.waiting = slices.Delete(l.waiting, i, i+1)
+			w.err = err
+			close(w.done)
+		}
+	}
+	if len(l.waiting) == 0 {
+		l.cancel()
+	}
+	return first
+}
