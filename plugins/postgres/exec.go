@@ -243,11 +243,12 @@ func newStatements(schema string, class int32) statements {
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
 		// The result is whether events may be left after the range, not how many were deleted: a
 		// concurrent deletion may have deleted some of them. All events of the range are visible, because
-		// DeleteTo has waited for the appends.
+		// DeleteTo has waited for the appends. The lower bound skips the index entries of events that
+		// earlier deletions have deleted.
 		deleteSome: st(oneChanged, "delete_some", `WITH range AS (
-				SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) AS upto FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1
+				SELECT f.seq_nr AS first, f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) AS upto FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1
 			), gone AS (
-				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <= (SELECT upto FROM range)
+				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr >= (SELECT first FROM range) AND e.seq_nr <= (SELECT upto FROM range)
 				RETURNING e.ordinal, e.tags
 			), untagged AS (
 				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
