@@ -193,18 +193,18 @@ func newStatements(schema string, class int32) statements {
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
 		// regardless of its statistics. The first row is no event: it has the number 0, and the first
 		// number after the range in place of the metadata. As a column of all rows, this number would
-		// cost the server a fifth of the time. The statement omits the payloads of
-		// large events and does not sum up sizes, because most events are small and summing up
-		// their sizes takes longer than reading them.
+		// cost the server a fifth of the time. The statement omits a writer and a manifest that are those
+		// of the last row of the page before. It omits the payloads of large events and does not sum up
+		// sizes, because most events are small and summing up their sizes takes longer than reading them.
 		replay: st(primaryRows, "replay", `SELECT 0::int8 AS seq_nr, NULL::timestamptz, NULL::text, NULL::text, NULL::bytea, NULL::text[],
 				int8send((SELECT n.seq_nr FROM {s}.events n WHERE n.id = $1 AND n.seq_nr > $3 AND n.seq_nr <= $4 ORDER BY n.seq_nr LIMIT 1)),
 				pg_is_in_recovery()
 			UNION ALL
-			SELECT e.seq_nr, e.at, e.writer, e.manifest,
+			SELECT e.seq_nr, e.at, nullif(e.writer, $5), nullif(e.manifest, $6),
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
 				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, NULL
 			FROM {s}.events e WHERE e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3
-			ORDER BY seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID),
+			ORDER BY seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID),
 		replayLarge: st(primaryRows, "replay_large", `SELECT `+rowColumns("p")+`, p.beyond, pg_is_in_recovery()
 			FROM (SELECT e.*, b.beyond, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size,
 					sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))

@@ -61,11 +61,11 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 	if to-from >= pageRecords {
 		end = from + pageRecords - 1
 	}
-	st := &j.db.sql.replay
-	if p.large {
-		st = &j.db.sql.replayLarge
+	st, params := &j.db.sql.replayLarge, [][]byte{[]byte(id), int8Value(from), int8Value(end), int8Value(to)}
+	if !p.large {
+		p.decoder.usual = [2]string{p.decoder.writer, p.decoder.manifest}
+		st, params = &j.db.sql.replay, append(params, []byte(p.decoder.writer), []byte(p.decoder.manifest))
 	}
-	params := [][]byte{[]byte(id), int8Value(from), int8Value(end), int8Value(to)}
 	row := func(values [][]byte) error {
 		if err := p.row(values); err != nil {
 			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, err)}
@@ -139,6 +139,7 @@ func rowColumns(alias string) string {
 // of the previous row.
 type rowDecoder struct {
 	writer, manifest string
+	usual            [2]string // the writer and the manifest that the statement omits
 	arena            plugin.Arena
 }
 
@@ -151,10 +152,14 @@ func (d *rowDecoder) row(values [][]byte) (journal.Event, error) {
 	if err != nil {
 		return journal.Event{}, err
 	}
-	if string(values[2]) != d.writer {
+	if values[2] == nil {
+		d.writer = d.usual[0]
+	} else if string(values[2]) != d.writer {
 		d.writer = string(values[2])
 	}
-	if string(values[3]) != d.manifest {
+	if values[3] == nil {
+		d.manifest = d.usual[1]
+	} else if string(values[3]) != d.manifest {
 		d.manifest = string(values[3])
 	}
 	return journal.Event{

@@ -4,6 +4,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -83,5 +84,34 @@ func TestReplayAfterAGap(t *testing.T) {
 	got, _ := numbers(t, j, "a", 1, journal.MaxSequenceNr)
 	if len(got) != 496+399+1 || got[0] != 4 || got[495] != 499 || got[496] != 2601 || got[len(got)-1] != 5000 {
 		t.Errorf("%d events, want those outside of the gaps", len(got))
+	}
+}
+
+// The writer and the manifest of each event are returned, although a page omits those that end the page
+// before.
+func TestReplayOfManyWriters(t *testing.T) {
+	t.Parallel()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
+	const events = 3500 // four pages
+	name := func(prefix string, n uint64) string { return fmt.Sprint(prefix, n%3) }
+	for n := uint64(1); n <= events; n += 50 {
+		w := journal.Write{ID: "a", Writer: name("w", n), Expect: n - 1}
+		for k := n; k < n+50; k++ {
+			w.Events = append(w.Events, journal.Event{SequenceNr: k, Manifest: name("m", k/7), Payload: []byte("p")})
+		}
+		store(t, j, w)
+	}
+	var last uint64
+	for e, err := range j.Replay(t.Context(), "a", 1, events) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last++
+		if writer, manifest := name("w", last-(last-1)%50), name("m", last/7); e.SequenceNr != last || e.Writer != writer || e.Manifest != manifest {
+			t.Fatalf("event %d of %s with %s, want %d of %s with %s", e.SequenceNr, e.Writer, e.Manifest, last, writer, manifest)
+		}
+	}
+	if last != events {
+		t.Errorf("%d events were replayed, want %d", last, events)
 	}
 }
