@@ -21,14 +21,14 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
 	}
-	j.writing.Lock()
-	defer j.writing.Unlock()
 	defer j.appended.send()
 	e, err := j.use(ctx, true)
 	if err != nil {
 		return slices.Repeat([]error{fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err)}, len(writes))
 	}
 	defer j.release()
+	e.beginAppend()
+	defer e.endAppend()
 	return j.batch.run(e, j.db.name, writes)
 }
 
@@ -61,7 +61,6 @@ func (b *batcher) run(e *engine, name string, writes []journal.Write) []error {
 		}
 	}
 	b.commit(len(writes))
-	e.streams.trim()
 	errs := b.errs
 	b.engine, b.writes, b.errs, b.failed = nil, nil, nil, nil
 	if cap(b.value) > maxKeptBatch {
@@ -130,16 +129,14 @@ func (b *batcher) add(i int, w *journal.Write) error {
 
 // commit stores the batch, which holds the writes below end.
 func (b *batcher) commit(end int) {
-	var err error
 	if b.batch.Len() > 0 {
 		b.index.put(&b.batch, &b.engine.nextGroup)
-		err = b.engine.write(&b.batch)
 	}
+	err := b.engine.store(&b.batch)
 	if err == nil {
 		b.engine.streams.stored(b.streams)
 	} else {
 		b.down = true
-		b.engine.streams.clear() // they may be ahead of the database
 		err = fmt.Errorf("leveldb: append in %q: %w", b.name, err)
 		for i := b.first; i < end; i++ {
 			if b.errs == nil || b.errs[i] == nil {

@@ -17,12 +17,14 @@ type stream struct {
 	// pending is set while an append to this ID is in progress.
 	pending bool
 
-	// next is the value of highest after the current batch. Only Append uses it.
-	next uint64
+	// next is the value of highest after the current batch, and removal the deletion record. Only the
+	// call that has the turn uses them.
+	next    uint64
+	removal deletion
 }
 
-// cache holds the streams of some persistence IDs. Only Append and DeleteTo add streams, one call
-// at a time, so the cache always matches the stored state.
+// cache holds the streams of some persistence IDs. Only the call that has the turn adds streams, so
+// the cache always matches the stored state.
 type cache struct {
 	capacity int
 

@@ -17,9 +17,9 @@ import (
 const deletePage = 4096
 
 // DeleteTo implements journal.Journal. The first batch makes the whole deletion durable; the
-// records of many events are removed in further batches. If the removal is interrupted, the next
-// deletion of the same ID completes it. Disk space is freed when the engine compacts the range, or
-// by DB.Compact.
+// records of many events are removed in further batches. A batch is shared as described at
+// SnapshotStore. If the removal is interrupted, the next deletion of the same ID completes it. Disk
+// space is freed when the engine compacts the range, or by DB.Compact.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
 	defer wrap(&err, "delete events of %q up to %d", id, to)
 	if err := journal.CheckID(id); err != nil {
@@ -36,42 +36,39 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 // deletePage removes the next records and reports whether there are more. Appends may run between
 // two pages.
 func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bool, err error) {
-	j.writing.Lock()
-	defer j.writing.Unlock()
 	e, err := j.use(ctx, true)
 	if err != nil {
 		return false, err
 	}
 	defer j.release()
-	s, err := e.stream(id)
-	if err != nil {
-		return false, err
+	var (
+		s   *stream
+		key []byte
+		d   deletion
+	)
+	c := change{
+		add: func(b leveldb.BatchReplay) (err error) {
+			if s, err = e.stream(id); err != nil || s.number == 0 {
+				return err
+			}
+			d = s.removal
+			if d.to = max(d.to, min(to, s.highest)); d.done == d.to {
+				return nil
+			}
+			for n := 0; n < deletePage && d.done < d.to; n++ {
+				d.done++
+				key = appendEventKey(key[:0], s.number, d.done)
+				b.Delete(key)
+			}
+			// Every page is synced. The first one makes the deletion durable, and further ones are few.
+			b.Put(appendDeletedKey(nil, s.number), d.append(nil))
+			s.removal = d
+			return nil
+		},
+		stored: func() { e.streams.setDeleted(s, d.to) },
 	}
-	defer e.streams.trim()
-	if s.number == 0 {
-		return false, nil
-	}
-	d, err := readDeletion(e.db, s.number)
-	if err != nil {
-		return false, err
-	}
-	d.to = max(d.to, min(to, s.highest))
-	if d.done == d.to {
-		return false, nil
-	}
-	var batch leveldb.Batch
-	for n := 0; n < deletePage && d.done < d.to; n++ {
-		d.done++
-		batch.Delete(appendEventKey(nil, s.number, d.done))
-	}
-	batch.Put(appendDeletedKey(nil, s.number), d.append(nil))
-	// Every page is synced. The first one makes the deletion durable, and further ones are few.
-	if err := e.write(&batch); err != nil {
-		e.streams.clear()
-		return false, err
-	}
-	e.streams.setDeleted(s, d.to)
-	return d.done < d.to, nil
+	err = e.share(&c)
+	return d.done < d.to, err
 }
 
 // sweep removes the index records whose events are all deleted. Other records do not change,

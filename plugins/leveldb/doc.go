@@ -19,7 +19,9 @@
 //
 // Data that Append, DeleteTo, Save and Delete have acknowledged is on disk and survives a power
 // failure, unless Config.NoSync is set. A call of Append is one record of the log and one sync,
-// regardless of its number of writes. Each write is stored completely or not at all.
+// regardless of its number of writes. Each write is stored completely or not at all. Deletions, and
+// snapshots of up to 256 KiB, are stored together with the next append if one comes within 5 ms of
+// the last one; they are acknowledged, or fail, with it.
 //
 // Damaged data is reported as [journal.ErrCorrupt] and never skipped. Open checks the manifest and
 // the logs. Tables are checked block by block as they are read:

@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/opt"
@@ -32,6 +36,15 @@ type engine struct {
 	outcomeUnknown atomic.Bool
 	streams        *cache
 	names          *nameCache
+	// turn holds an element while a call builds a batch and stores it with store. It guards the
+	// batches and the state from which they are built.
+	turn    chan struct{}
+	waiting changes
+	// shared is the batch of changes that no append takes along.
+	shared leveldb.Batch
+	// appended is the end of the last append, as the time since opened, or appending.
+	appended atomic.Int64
+	opened   time.Time
 	// nextNumber is the number of the next new persistence ID. Append increments it.
 	nextNumber atomic.Uint64
 	// nextGroup is the number of the next group. Only Append uses it.
@@ -66,9 +79,11 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	}
 	e := &engine{
 		db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, records: cfg.portion,
+		turn: make(chan struct{}, 1), opened: time.Now(),
 		streams: &cache{capacity: cfg.CachedIDs, streams: make(map[string]*stream)},
 		names:   &nameCache{capacity: max(cfg.CachedIDs, minNames), names: make(map[uint64]name)},
 	}
+	e.appended.Store(int64(-joinDelay))
 	if cfg.format != eventsFormat() {
 		return e, nil
 	}
@@ -112,6 +127,148 @@ func (e *engine) write(b *leveldb.Batch) error {
 	}
 	e.outcomeUnknown.Store(true)
 	return e.guard.explain(err)
+}
+
+// change is a change of a few records that shares a batch and its sync with others.
+type change struct {
+	// add adds the records to a batch, or nothing and returns an error. It sees the state after the
+	// changes that are in the batch already. add and stored run on the goroutine that has the turn.
+	add func(leveldb.BatchReplay) error
+	// stored, if it is not nil, is called after the batch was stored.
+	stored func()
+
+	err  error
+	done chan struct{} // closed when err is set
+}
+
+// settle ends the wait of the caller.
+func (c *change) settle(err error) {
+	c.err = err
+	close(c.done)
+}
+
+// changes are the changes that wait for a batch.
+type changes struct {
+	mu   sync.Mutex
+	list []*change
+}
+
+func (w *changes) push(c *change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, c)
+}
+
+func (w *changes) pop() *change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) == 0 {
+		return nil
+	}
+	c := w.list[0]
+	w.list = slices.Delete(w.list, 0, 1)
+	return c
+}
+
+// maxShared is the size of changes at which a batch takes no further ones along. The other limit is
+// deletePage records. An append waits for about as much as one part of a large snapshot, or one page of
+// a deletion.
+const maxShared = snapshotPart
+
+// joinDelay is the time after an append in which changes wait for the next append. A sync of their own
+// would delay that append.
+const joinDelay = 5 * time.Millisecond
+
+// share stores a change. The batch of the next append takes it along. If no append comes, the first
+// waiting change that gets the turn stores all that wait.
+func (e *engine) share(c *change) error {
+	c.done = make(chan struct{})
+	e.waiting.push(c)
+	for quiet := e.quietIn(); quiet > 0; quiet = e.quietIn() {
+		select {
+		case <-c.done:
+			return c.err
+		case <-time.After(quiet):
+		}
+	}
+	for {
+		select {
+		case <-c.done:
+			return c.err
+		case e.turn <- struct{}{}:
+			e.storeShared(c)
+		}
+	}
+}
+
+func (e *engine) storeShared(c *change) {
+	defer func() { <-e.turn }()
+	select {
+	case <-c.done: // the call that had the turn before has stored it
+	default:
+		e.shared.Reset()
+		_ = e.store(&e.shared) // each change receives the error
+	}
+}
+
+// beginAppend waits for the turn of a call of Append, which ends with endAppend.
+func (e *engine) beginAppend() {
+	e.turn <- struct{}{}
+	e.appended.Store(appending)
+}
+
+func (e *engine) endAppend() {
+	e.appended.Store(int64(time.Since(e.opened)))
+	<-e.turn
+}
+
+const appending = math.MaxInt64
+
+// quietIn returns the time until the last append is joinDelay ago, or joinDelay while an append runs.
+func (e *engine) quietIn() time.Duration {
+	at := e.appended.Load()
+	if at == appending {
+		return joinDelay
+	}
+	return joinDelay - (time.Since(e.opened) - time.Duration(at))
+}
+
+var errInterrupted = errors.New("leveldb: write was interrupted")
+
+// store stores a batch together with changes that wait. All have the same outcome. After an error the
+// cache of streams is empty. The caller has the turn.
+func (e *engine) store(b *leveldb.Batch) error {
+	var members []*change
+	err := errInterrupted
+	defer func() {
+		if err != nil {
+			e.streams.clear() // they may be ahead of the database
+		}
+		for _, c := range members {
+			if err == nil && c.stored != nil {
+				c.stored()
+			}
+			c.settle(err)
+		}
+		e.streams.trim()
+	}()
+	for size, records := len(b.Dump())+maxShared, b.Len()+deletePage; len(b.Dump()) < size && b.Len() < records; {
+		c := e.waiting.pop()
+		if c == nil {
+			break
+		}
+		members = append(members, c)
+		if failed := c.add(b); failed != nil {
+			members = members[:len(members)-1]
+			c.settle(failed)
+		}
+	}
+	if b.Len() == 0 {
+		err = nil
+	} else {
+		err = e.write(b)
+	}
+	return err
 }
 
 // get returns the value of a key, or nil if the key does not exist.
@@ -185,8 +342,8 @@ func (e *engine) find(id string) (stream, error) {
 	if s.number, err = decodeNumber(value); err != nil {
 		return s, corrupt(fmt.Sprintf("the number of %q", id), err)
 	}
-	d, err := readDeletion(e.db, s.number)
-	s.deleted = d.to
+	s.removal, err = readDeletion(e.db, s.number)
+	s.deleted = s.removal.to
 	return s, err
 }
 
@@ -207,7 +364,7 @@ func (e *engine) load(id string) (stream, error) {
 }
 
 // stream returns the cached state of a persistence ID. If the cache has none, it adds the stored
-// state, and the caller must call trim afterwards.
+// state, and store evicts others. The caller has the turn.
 func (e *engine) stream(id string) (*stream, error) {
 	if s := e.streams.get(id); s != nil {
 		return s, nil

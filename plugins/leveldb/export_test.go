@@ -62,6 +62,19 @@ func (c Config) WithPart(n int) Config {
 // Raw returns the engine's database.
 func (db *DB) Raw() *leveldb.DB { return db.engine.db }
 
+// Waiting returns the number of changes that wait for a batch.
+func (db *DB) Waiting() int {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.engine == nil {
+		return 0
+	}
+	w := &db.engine.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list)
+}
+
 // SetOrder writes a database whose keys are ordered by a comparer of that name.
 func SetOrder(dir, name string) error {
 	o := Options()

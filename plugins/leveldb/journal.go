@@ -25,10 +25,8 @@ import (
 type Journal struct {
 	handle
 
-	// writing serializes changes of the journal. It is locked before DB.mu.
-	writing sync.Mutex
-	batch   batcher
-	pages   sync.Pool // of *page
+	batch batcher   // of the call of Append that has the turn
+	pages sync.Pool // of *page
 	// appended wakes waiting queries after each append, successful or not.
 	appended broadcast
 }

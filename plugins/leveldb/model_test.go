@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,43 +100,93 @@ func eventWrite(id string, expect uint64, n int) journal.Write {
 func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
 	id := fmt.Sprintf("id-%d", rnd.IntN(6))
 	h := m.history(id)
-	switch k := rnd.IntN(10); {
+	switch k := rnd.IntN(12); {
 	case k < 7:
 		return m.append(ctx, db, rnd)
 	case k == 7:
-		to := uint64(rnd.IntN(int(h.highest) + 2))
-		h.maybeDeleted = max(h.deleted, min(to, h.highest))
-		err := db.TestJournal().DeleteTo(ctx, id, to)
-		if err == nil {
-			h.deleted = h.maybeDeleted
-		}
-		return err
+		return runCall(m.deletion(ctx, db, id, uint64(rnd.IntN(int(h.highest)+2))))
 	case k == 8:
-		nr := 1 + uint64(rnd.IntN(5))
-		if m.snapshots[id][nr] != stored { // saving a stored snapshot again does not change it
-			m.setSnapshot(id, nr, unknown)
-		}
-		err := db.TestSnapshots().Save(ctx, snapshotOf(id, nr))
-		if err == nil {
-			m.setSnapshot(id, nr, stored)
-		}
-		return err
+		return runCall(m.save(ctx, db, id, 1+uint64(rnd.IntN(5))))
+	case k == 9:
+		return runCall(m.removal(ctx, db, id, 1+uint64(rnd.IntN(5))))
 	default:
-		nr := 1 + uint64(rnd.IntN(5))
-		set := func(f snapshotState) {
-			for n, was := range m.snapshots[id] {
-				if n <= nr && was != removed {
-					m.setSnapshot(id, n, f)
-				}
+		return m.together(ctx, db, rnd)
+	}
+}
+
+// call is a call of a workload. The functions below return one, and a function that records its
+// success. The model already allows for
+// an unknown outcome.
+type call func() error
+
+func (m *model) deletion(ctx context.Context, db *leveldb.DB, id string, to uint64) (call, func()) {
+	h := m.history(id)
+	h.maybeDeleted = max(h.deleted, min(to, h.highest))
+	return func() error { return db.TestJournal().DeleteTo(ctx, id, to) }, func() { h.deleted = h.maybeDeleted }
+}
+
+func (m *model) save(ctx context.Context, db *leveldb.DB, id string, nr uint64) (call, func()) {
+	if m.snapshots[id][nr] != stored { // saving a stored snapshot again does not change it
+		m.setSnapshot(id, nr, unknown)
+	}
+	return func() error { return db.TestSnapshots().Save(ctx, snapshotOf(id, nr)) }, func() { m.setSnapshot(id, nr, stored) }
+}
+
+func (m *model) removal(ctx context.Context, db *leveldb.DB, id string, nr uint64) (call, func()) {
+	set := func(f snapshotState) {
+		for n, was := range m.snapshots[id] {
+			if n <= nr && was != removed {
+				m.setSnapshot(id, n, f)
 			}
 		}
-		set(unknown)
-		err := db.TestSnapshots().Delete(ctx, id, snapshot.UpTo(nr))
-		if err == nil {
-			set(removed)
-		}
-		return err
 	}
+	set(unknown)
+	return func() error { return db.TestSnapshots().Delete(ctx, id, snapshot.UpTo(nr)) }, func() { set(removed) }
+}
+
+func runCall(c call, succeeded func()) error {
+	err := c()
+	if err == nil {
+		succeeded()
+	}
+	return err
+}
+
+// together makes an append while a save and deletions wait for its batch.
+func (m *model) together(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
+	var (
+		calls     []call
+		succeeded []func()
+	)
+	add := func(c call, f func()) { calls, succeeded = append(calls, c), append(succeeded, f) }
+	ids := rnd.Perm(6)
+	id := func(i int) string { return fmt.Sprintf("id-%d", ids[i]) }
+	add(m.deletion(ctx, db, id(0), uint64(rnd.IntN(int(m.history(id(0)).highest)+1))))
+	add(m.deletion(ctx, db, id(1), uint64(rnd.IntN(int(m.history(id(1)).highest)+1))))
+	add(m.save(ctx, db, id(0), 1+uint64(rnd.IntN(5))))
+	add(m.removal(ctx, db, id(1), 1+uint64(rnd.IntN(5))))
+	var (
+		errs  = make([]error, len(calls))
+		ended atomic.Int64
+		wg    sync.WaitGroup
+	)
+	for i, c := range calls {
+		wg.Go(func() {
+			errs[i] = c()
+			ended.Add(1)
+		})
+	}
+	for db.Waiting()+int(ended.Load()) < len(calls) {
+		runtime.Gosched()
+	}
+	err := m.append(ctx, db, rnd)
+	wg.Wait()
+	for i, f := range succeeded {
+		if errs[i] == nil {
+			f()
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 func snapshotOf(id string, nr uint64) snapshot.Snapshot {

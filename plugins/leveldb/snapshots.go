@@ -113,8 +113,18 @@ func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found,
 		if r.MinSequenceNr > r.MaxSequenceNr {
 			return
 		}
+		first := snapshotKey(tagSnapshot, id, r.MinSequenceNr)
+		if r.MinSequenceNr == r.MaxSequenceNr { // the engine finds a key faster than it makes an iterator
+			switch value, err := get(from, first); {
+			case err != nil:
+				yield(found{}, snapshotError(err))
+			case value != nil:
+				yield(readHead(id, first, value), nil)
+			}
+			return
+		}
 		limit := append(snapshotKey(tagSnapshot, id, r.MaxSequenceNr), 0)
-		it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, r.MinSequenceNr), Limit: limit}, nil)
+		it := from.NewIterator(&util.Range{Start: first, Limit: limit}, nil)
 		defer it.Release()
 		for ok := it.Last(); ok; ok = it.Prev() {
 			if !yield(readHead(id, it.Key(), it.Value()), nil) {
@@ -173,9 +183,9 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 	return all, nil
 }
 
-// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store. Concurrent saves and
-// appends share a sync. A snapshot of more than 256 KiB is saved in parts, so that an append waits at
-// most for one part.
+// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store. Saves and deletions share
+// the batches and syncs of appends: after an append, they wait for the next one for up to 5 ms. A
+// snapshot of more than 256 KiB is saved in parts, so that an append waits at most for one part.
 type SnapshotStore struct {
 	handle
 
@@ -239,8 +249,9 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err e
 	batch.Put(key, head.append(nil, key))
 	if head.part > 0 {
 		batch.Delete(snapshotKey(tagUnfinished, snap.ID, snap.SequenceNr))
+		return snapshotError(e.write(&batch))
 	}
-	return snapshotError(e.write(&batch))
+	return snapshotError(e.share(&change{add: batch.Replay}))
 }
 
 // saveParts stores the payload of a new snapshot, each part in its own batch. Without the first record
@@ -315,7 +326,7 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 	if batch.Len() == 0 {
 		return nil
 	}
-	return snapshotError(e.write(&batch))
+	return snapshotError(e.share(&change{add: batch.Replay}))
 }
 
 func (s *SnapshotStore) use(ctx context.Context, id string, writing bool) (*engine, error) {
