@@ -23,7 +23,7 @@ import (
 //
 // The fields below mu are guarded by mu. All others belong to the goroutine that takes the turn.
 type entity struct {
-	task     task
+	next     *entity // in the queue of the workers
 	host     *host
 	machine  engine.Machine
 	instance instance
@@ -49,7 +49,7 @@ type entity struct {
 	stored  int32    // number of stored units that the machine has not handled yet
 	waiting int32    // messages that waited in the machine after the last turn
 	stops   stops
-	queued  bool // a worker or a caller has the task
+	queued  bool // a worker or a caller has the turn
 	gone    bool // the host has removed it
 }
 
@@ -89,7 +89,6 @@ func newEntity(h *host, id, pid string) *entity {
 	if h.model.naming.to != nil {
 		e.own = &id
 	}
-	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
 	return e
@@ -168,7 +167,7 @@ func (e *entity) schedule() {
 	e.queued = true
 	e.mu.Unlock()
 	if wake {
-		e.host.rt.workers.push(&e.task)
+		e.host.rt.workers.push(e)
 	}
 }
 
@@ -293,7 +292,7 @@ func (e *entity) Room() { e.do(e.submitUnsent) }
 // messagesPerTurn limits a turn, so that one entity does not occupy a worker.
 const messagesPerTurn = 256
 
-// takeTurn implements turner: it handles the input that has arrived.
+// takeTurn takes a turn: it handles the input that has arrived. It reports whether another turn is needed.
 func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
 	var inputs []input
@@ -321,7 +320,7 @@ func (e *entity) takeCallersTurn(env *engine.Envelope) {
 			e.do(func(*engine.Effects) { panic(fmt.Sprintf("%v\n%s", v, stack)) })
 		}
 		if again {
-			rt.workers.push(&e.task)
+			rt.workers.push(e)
 		}
 	}()
 	again = e.handle(0, nil, mailbox, 0, out)

@@ -420,7 +420,7 @@ func (h *host) remove(e *entity, out *engine.Effects) {
 		h.hooks.Gone(e.id(), e.passivates)
 	}
 	if next != nil {
-		h.rt.workers.push(&next.task)
+		h.rt.workers.push(next)
 	}
 	if gone && closed {
 		e.reject(&rest, out)

@@ -15,24 +15,13 @@ import (
 // slowTurn is the duration of a turn after which another worker is started in addition.
 const slowTurn = 10 * time.Millisecond
 
-// task is an entity that needs a turn.
-type task struct {
-	next *task
-	// turn takes one turn and reports whether another one is needed.
-	turn turner
-}
-
-type turner interface {
-	takeTurn(out *engine.Effects) (again bool)
-}
-
-// workers runs tasks on a fixed number of goroutines. A turn never waits for the journal or for
+// workers takes the turns of entities on a fixed number of goroutines. A turn never waits for the journal or for
 // another entity. If a turn takes long because a handler blocks, an additional worker is started.
 type workers struct {
 	effects    *sync.Pool
 	mu         sync.Mutex
 	cond       sync.Cond
-	head, tail *task
+	head, tail *entity // entities that need a turn
 	idle       int
 	running    []*worker // all workers
 	want       int       // number of workers while none is slow
@@ -67,15 +56,15 @@ func (w *workers) start() {
 	go w.run(one)
 }
 
-func (w *workers) push(t *task) {
+func (w *workers) push(e *entity) {
 	w.mu.Lock()
-	t.next = nil
+	e.next = nil
 	if w.tail == nil {
-		w.head = t
+		w.head = e
 	} else {
-		w.tail.next = t
+		w.tail.next = e
 	}
-	w.tail = t
+	w.tail = e
 	if !w.watching && w.idle == 0 && len(w.running) > 0 {
 		w.watching = true
 		time.AfterFunc(slowTurn, w.watch)
@@ -88,7 +77,7 @@ func (w *workers) push(t *task) {
 }
 
 // wakeOne reports whether the caller must signal an idle worker. mu is locked. Workers are woken one
-// at a time: each wakes the next one if more tasks wait.
+// at a time: each wakes the next one if more entities wait.
 func (w *workers) wakeOne() bool {
 	if w.idle == 0 || w.waking || w.head == nil {
 		return false
@@ -99,14 +88,14 @@ func (w *workers) wakeOne() bool {
 
 func (w *workers) run(one *worker) {
 	defer w.done.Done()
-	var t *task // the current task
+	var e *entity // in a turn
 	defer func() {
-		if t != nil { // user code called runtime.Goexit: another worker takes over
+		if e != nil { // user code called runtime.Goexit: another worker takes over
 			w.mu.Lock()
 			w.leave(one)
 			w.start()
 			w.mu.Unlock()
-			w.push(t)
+			w.push(e)
 		}
 	}()
 	out := w.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // it holds nothing else
@@ -124,8 +113,8 @@ func (w *workers) run(one *worker) {
 			w.mu.Unlock()
 			return
 		}
-		t = w.head
-		w.head = t.next
+		e = w.head
+		w.head = e.next
 		if w.head == nil {
 			w.tail = nil
 		}
@@ -135,12 +124,12 @@ func (w *workers) run(one *worker) {
 			w.cond.Signal()
 		}
 		one.turn.Add(1)
-		again := t.turn.takeTurn(out)
+		again := e.takeTurn(out)
 		one.turn.Add(1)
 		if again {
-			w.push(t)
+			w.push(e)
 		}
-		t = nil
+		e = nil
 		w.mu.Lock()
 	}
 }
@@ -165,7 +154,7 @@ func (w *workers) leave(one *worker) {
 	w.running = slices.Delete(w.running, i, i+1)
 }
 
-// watch starts additional workers for slow ones while tasks wait.
+// watch starts additional workers for slow ones while entities wait.
 func (w *workers) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ func (m *Machine) recover(out *Effects) {
 // machines. The refresh covers the messages that wait now. Older messages may return to the front of the stash later. The count then
 // covers fewer of the others, which are decided after the next refresh.
 func (m *Machine) refresh(out *Effects) {
-	if !m.cfg.Shared || m.fresh > 0 || m.phase != ready || m.head != nil || m.outstanding > 0 || m.broken != nil {
+	if !m.cfg.Shared || m.fresh > 0 || m.phase != ready || m.head != nil || m.outstanding > 0 || m.rare.broken != nil {
 		return
 	}
 	m.phase = refreshing
@@ -74,10 +74,10 @@ func (m *Machine) recovered(in Input, out *Effects) {
 		}
 	}
 	if !m.cfg.Signals {
-		m.first = Queue{}
+		m.dropFirst()
 		return
 	}
-	m.stash.Prepend(&m.first)
+	m.stash.Prepend(&m.rare.first)
 	m.decide(&Envelope{Message: RecoveryCompleted{in.Recovery}, Signal: true}, out)
 }
 
@@ -117,7 +117,7 @@ func (m *Machine) restart(cause error, lost *Step, out *Effects) {
 		m.recover(out)
 	case errors.Is(cause, journal.ErrConflict):
 		// Another incarnation is active. Recover only if messages wait.
-		if m.stash.n == 0 && m.user.n == 0 && len(m.later) == 0 {
+		if m.stash.n == 0 && m.rare.user.n == 0 && len(m.rare.later) == 0 {
 			m.stopped(out)
 			return
 		}
@@ -138,7 +138,7 @@ func (m *Machine) restart(cause error, lost *Step, out *Effects) {
 // signal queues a signal for the next incarnation.
 func (m *Machine) signal(s any) {
 	if m.cfg.Signals {
-		m.first.Push(&Envelope{Message: s, Signal: true})
+		m.needRare().first.Push(&Envelope{Message: s, Signal: true})
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *Machine) signal(s any) {
 // the events of a refused command. It is called when
 // all events that the instance has persisted are durable.
 func (m *Machine) refoldBroken(out *Effects) {
-	broken := m.broken
+	broken := m.rare.broken
 	m.dropPending()
 	if broken.cause == nil {
 		m.restart(nil, nil, out)
@@ -171,14 +171,15 @@ func (m *Machine) refoldBroken(out *Effects) {
 
 // tooMany counts panics. It reports whether the limit within PanicWindow is reached.
 func (m *Machine) tooMany() bool {
-	if m.now-m.panicsSince > instant(m.cfg.PanicWindow.Microseconds()) {
-		m.panicsSince, m.panics = m.now, 0
+	x := m.needRare()
+	if m.now-x.panicsSince > instant(m.cfg.PanicWindow.Microseconds()) {
+		x.panicsSince, x.panics = m.now, 0
 	}
-	m.panics++
-	if int(m.panics) < m.cfg.PanicLimit {
+	x.panics++
+	if int(x.panics) < m.cfg.PanicLimit {
 		return false
 	}
-	m.panics = 0
+	x.panics = 0
 	return true
 }
 
@@ -190,9 +191,9 @@ func (m *Machine) backOff(cause error, out *Effects) {
 		m.stopped(out)
 		return
 	}
-	first := m.failures == 0
+	first := m.rare.failures == 0
 	m.phase = backingOff
-	m.limit = int32(m.stash.n + m.cfg.BackoffStash) //nolint:gosec // a count of envelopes in memory
+	m.needRare().limit = int32(m.stash.n + m.cfg.BackoffStash) //nolint:gosec // a count of envelopes in memory
 	d := m.backoff()
 	var failed *RecoveryFailed
 	if first && errors.Is(cause, journal.ErrUnavailable) && !errors.As(cause, &failed) {
@@ -208,18 +209,18 @@ const maxFailures = 1<<16 - 1
 // backoff returns the wait after the next consecutive failure: an exponential back-off with jitter,
 // derived from the seed and the ID.
 func (m *Machine) backoff() time.Duration {
-	d := m.cfg.MinBackoff
-	for range min(m.failures, 32) {
+	d, x := m.cfg.MinBackoff, m.needRare()
+	for range min(x.failures, 32) {
 		if d >= m.cfg.MaxBackoff/2 {
 			d = m.cfg.MaxBackoff
 			break
 		}
 		d *= 2
 	}
-	if m.failures < maxFailures {
-		m.failures++
+	if x.failures < maxFailures {
+		x.failures++
 	}
-	h := m.cfg.Seed ^ uint64(m.failures)
+	h := m.cfg.Seed ^ uint64(x.failures)
 	for i := range len(m.id) {
 		h = (h ^ uint64(m.id[i])) * 1099511628211 // FNV-1a
 	}
@@ -238,23 +239,25 @@ func (m *Machine) drain(farewell *Envelope, out *Effects) {
 // stopped ends the instance and answers the messages that wait in it. If messages wait for the next
 // instance, stopped requests the recovery of that instance at once.
 func (m *Machine) stopped(out *Effects) {
-	why := cmp.Or(m.killed, ErrStopped)
+	why := cmp.Or(m.rare.killed, ErrStopped)
 	m.stopping = m.draining
-	m.parting = nil
+	if m.rare.parting != nil {
+		m.rare.parting = nil
+	}
 	m.phase = absent
 	m.writer = ""
 	out.Stopped = true
-	for _, q := range []*Queue{&m.user, &m.stash} {
+	for _, q := range []*Queue{&m.rare.user, &m.stash} {
 		for e := q.Pop(); e != nil; e = q.Pop() {
 			m.answer(out, e, why)
 		}
 	}
 	m.dropLater(out)
-	m.first = Queue{}
-	for e := m.after.Pop(); e != nil; e = m.after.Pop() {
+	m.dropFirst()
+	for e := m.rare.after.Pop(); e != nil; e = m.rare.after.Pop() {
 		switch {
 		case e.Signal: // the signal was meant for this instance
-		case m.killed != nil:
+		case m.rare.killed != nil:
 			m.answer(out, e, why)
 		default:
 			m.stash.Push(e)
@@ -266,7 +269,7 @@ func (m *Machine) stopped(out *Effects) {
 }
 
 func (m *Machine) kill(why error, out *Effects) {
-	m.draining, m.killed = true, cmp.Or(why, ErrStopped)
+	m.draining, m.needRare().killed = true, cmp.Or(why, ErrStopped)
 	for s := m.head; s != nil; s = s.next {
 		if s.op.open > 0 {
 			s.op.open = 0
@@ -280,13 +283,22 @@ func (m *Machine) kill(why error, out *Effects) {
 
 // dropLater answers messages that wait for a later reply, in the order of their arrival.
 func (m *Machine) dropLater(out *Effects) {
-	waiting := slices.SortedFunc(maps.Keys(m.later), func(a, b *Envelope) int {
-		return cmp.Compare(m.later[a], m.later[b])
+	waiting := slices.SortedFunc(maps.Keys(m.rare.later), func(a, b *Envelope) int {
+		return cmp.Compare(m.rare.later[a], m.rare.later[b])
 	})
 	for _, e := range waiting {
 		out.Answers = append(out.Answers, Answer{Env: e, Err: errAnswerLost})
 	}
-	m.later = nil
+	if m.rare.later != nil {
+		m.rare.later = nil
+	}
+}
+
+// dropFirst drops the signals for the first turn after a recovery.
+func (m *Machine) dropFirst() {
+	if m.rare.first.n > 0 {
+		m.rare.first = Queue{}
+	}
 }
 
 // parting is the end of an instance that handles a farewell before it stops.
@@ -299,7 +311,7 @@ type parting struct {
 // farewell; messages that arrive in the meantime go to the next instance.
 func (m *Machine) idle(farewell *Envelope, out *Effects) {
 	switch {
-	case m.parting != nil || !m.Resting():
+	case m.rare.parting != nil || !m.Resting():
 	case farewell == nil:
 		m.stopped(out)
 	default:
@@ -310,15 +322,15 @@ func (m *Machine) idle(farewell *Envelope, out *Effects) {
 
 // part records the farewell of the instance, unless the instance has one already.
 func (m *Machine) part(farewell *Envelope) {
-	if farewell != nil && m.parting == nil {
-		m.parting = &parting{farewell: farewell}
+	if farewell != nil && m.rare.parting == nil {
+		m.needRare().parting = &parting{farewell: farewell}
 	}
 }
 
 // sayFarewell decides the farewell when nothing else is left to do.
 func (m *Machine) sayFarewell(out *Effects) bool {
-	p := m.parting
-	if p == nil || p.farewell == nil || m.phase != ready || m.head != nil || m.outstanding > 0 || m.stash.n > 0 || m.broken != nil {
+	p := m.rare.parting
+	if p == nil || p.farewell == nil || m.phase != ready || m.head != nil || m.outstanding > 0 || m.stash.n > 0 || m.rare.broken != nil {
 		return false
 	}
 	farewell := p.farewell
@@ -330,15 +342,15 @@ func (m *Machine) sayFarewell(out *Effects) bool {
 // parted reports whether the instance may stop: it has handled its farewell, and the snapshots that
 // were requested since then are saved.
 func (m *Machine) parted() bool {
-	return m.parting == nil || m.parting.farewell == nil && len(m.parting.saves) == 0 && !m.saving
+	return m.rare.parting == nil || m.rare.parting.farewell == nil && len(m.rare.parting.saves) == 0 && !m.saving
 }
 
 // ends reports whether an instance that was lost stays away, unless messages wait.
-func (m *Machine) ends() bool { return m.draining || m.parting != nil && m.parting.farewell == nil }
+func (m *Machine) ends() bool { return m.draining || m.rare.parting != nil && m.rare.parting.farewell == nil }
 
 // awaitSave lets the end of a parting instance wait for a snapshot.
 func (m *Machine) awaitSave(s *State) {
-	if p := m.parting; p != nil && p.farewell == nil {
+	if p := m.rare.parting; p != nil && p.farewell == nil {
 		s.Awaited = true
 		p.saves = append(p.saves, s)
 	}
@@ -349,13 +361,13 @@ func (m *Machine) saved(s *State) {
 	if s.Request == nil {
 		m.saving = false
 	}
-	if p := m.parting; p != nil {
+	if p := m.rare.parting; p != nil {
 		p.saves = slices.DeleteFunc(p.saves, func(o *State) bool { return o == s })
 	}
 }
 
 // Parting reports whether the instance stops after its farewell.
-func (m *Machine) Parting() bool { return m.parting != nil }
+func (m *Machine) Parting() bool { return m.rare.parting != nil }
 
 func (m *Machine) supervise(cause error) Directive {
 	if m.cfg.Supervise == nil {
@@ -375,7 +387,7 @@ func (m *Machine) fail(cause error, intact bool, out *Effects) {
 		out.Cause, out.Resumed = cause, true
 		return
 	}
-	m.broken = &failure{cause, verdict}
+	m.needRare().broken = &failure{cause, verdict}
 }
 
 // ended stops an instance if its supervisor has decided so. Messages that wait fail.

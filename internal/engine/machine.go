@@ -109,19 +109,10 @@ type Machine struct {
 	applied  uint64  // the last assigned sequence number
 	durable  uint64  // the last sequence number that is stored
 
-	head, tail         *Step    // the pending list
-	unitHead, unitTail *Step    // units of the pending list that wait for the journal
-	failed             *Step    // the first unit that was not stored
-	broken             *failure // the reason why this instance decides no more messages
-	killed             error    // the error of Kill for waiting messages; nil if the entity was not killed
-
-	stash Queue                // messages that could not be decided yet
-	user  Queue                // messages stashed by the user
-	after Queue                // messages for the next incarnation
-	first Queue                // signals for the first turn after a recovery
-	later map[*Envelope]uint32 // messages with a later reply, by order of arrival
-
-	parting *parting // nil unless the instance stops with a farewell
+	head, tail *Step // the pending list
+	lastUnit   *Step // the last unit of the pending list that waits for the journal; its nextUnit is the first one
+	stash      Queue // messages that could not be decided yet
+	rare       *rare // read only; see needRare
 
 	ops         int32 // in the pending list
 	finishes    int32 // steps that wait only for earlier steps
@@ -129,11 +120,7 @@ type Machine struct {
 	barriers    int32 // callbacks and ops that block later decisions
 	holding     int32 // units that hold back replies
 	outstanding int32 // units that the shell holds
-	limit       int32 // of the stash during a back-off
 	fresh       int32 // with Config.Shared: the first messages of the stash that may be decided
-	laters      uint32
-	failures    uint16
-	panics      uint16
 	phase       phase
 	blocked     bool
 	saving      bool
@@ -141,12 +128,39 @@ type Machine struct {
 	draining    bool
 	dropCalls   bool
 	failing     bool // a signal about a failed recovery is handled
+}
+
+// rare holds the fields that few machines need at a time.
+type rare struct {
+	failed      *Step                // the first unit that was not stored
+	broken      *failure             // the reason why this instance decides no more messages
+	killed      error                // the error of Kill for waiting messages; nil if the entity was not killed
+	parting     *parting             // nil unless the instance stops with a farewell
+	user        Queue                // messages stashed by the user
+	after       Queue                // messages for the next incarnation
+	first       Queue                // signals for the first turn after a recovery
+	later       map[*Envelope]uint32 // messages with a later reply, by order of arrival
+	laters      uint32
+	limit       int32 // of the stash during a back-off
+	failures    uint16
+	panics      uint16
 	panicsSince instant
+}
+
+// noRare is the value of Machine.rare until needRare is called. It stays zero.
+var noRare = new(rare) //nolint:gochecknoglobals // it has no state
+
+// needRare returns the rare fields for a change of them.
+func (m *Machine) needRare() *rare {
+	if m.rare == noRare {
+		m.rare = new(rare)
+	}
+	return m.rare
 }
 
 // Init prepares a zero Machine for the entity with this persistence ID.
 func (m *Machine) Init(cfg *Config, b Behavior, id string) {
-	m.cfg, m.b, m.id = cfg, b, id
+	m.cfg, m.b, m.id, m.rare = cfg, b, id, noRare
 }
 
 // Step handles an input at time now and appends the resulting actions to out. Times never decrease
@@ -190,14 +204,14 @@ func (m *Machine) Block(blocked bool) { m.blocked = blocked }
 
 // Resting reports whether the machine has no pending op, no stashed message and no deferred reply.
 func (m *Machine) Resting() bool {
-	return m.phase == ready && m.head == nil && m.stash.n == 0 && m.user.n == 0 && m.after.n == 0 &&
-		len(m.later) == 0 && !m.saving && m.broken == nil
+	return m.phase == ready && m.head == nil && m.stash.n == 0 && m.rare.user.n == 0 && m.rare.after.n == 0 &&
+		len(m.rare.later) == 0 && !m.saving && m.rare.broken == nil
 }
 
 // Vacant reports whether the machine rests and has no history: no event and no recent failure. The next
 // instance would be equal to this one.
 func (m *Machine) Vacant() bool {
-	return m.applied == 0 && m.failures == 0 && m.panics == 0 && m.Resting()
+	return m.applied == 0 && m.rare.failures == 0 && m.rare.panics == 0 && m.Resting()
 }
 
 // ID returns the persistence ID of the entity.
@@ -215,13 +229,13 @@ func (m *Machine) SequenceNr() uint64 { return m.applied }
 // Plain reports whether a Stored input can only lead to replies: no callback waits, no message can
 // be decided, and the entity does not stop.
 func (m *Machine) Plain() bool {
-	return m.phase == ready && m.broken == nil && m.calls == 0 && m.barriers == 0 && m.stash.n == 0 && !m.stopping
+	return m.phase == ready && m.rare.broken == nil && m.calls == 0 && m.barriers == 0 && m.stash.n == 0 && !m.stopping
 }
 
 // Open reports whether a Deliver would be decided at once, after all messages that were delivered
 // before it, and whether it can't lead to the decision of another message.
 func (m *Machine) Open() bool {
-	return m.stash.n == 0 && m.user.n == 0 && !m.stopping && m.canDecide()
+	return m.stash.n == 0 && m.rare.user.n == 0 && !m.stopping && m.canDecide()
 }
 
 // DurableNr returns the sequence number of the last event that is stored.
@@ -239,11 +253,11 @@ func (m *Machine) Recovering() bool { return m.phase == recovering }
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
-		m.answer(out, e, cmp.Or(m.killed, ErrStopped))
+		m.answer(out, e, cmp.Or(m.rare.killed, ErrStopped))
 	case m.phase == absent && e.Signal:
 		// The signal was meant for an instance that has ended. It does not start a new instance.
-	case m.stopping && (e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity):
-		m.after.Push(e) // it arrived after the decision to stop
+	case m.stopping && (e.Signal || m.cfg.StashCapacity < 0 || m.rare.after.n < m.cfg.StashCapacity):
+		m.needRare().after.Push(e) // it arrived after the decision to stop
 	case m.stopping:
 		m.overflow(e, out)
 	case m.stash.n == 0 && m.canDecide():
@@ -261,13 +275,13 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 // room reports whether the stash takes one more command.
 func (m *Machine) room() bool {
 	if m.phase == backingOff {
-		return m.stash.n < int(m.limit)
+		return m.stash.n < int(m.rare.limit)
 	}
 	return m.cfg.StashCapacity < 0 || m.stash.n < m.cfg.StashCapacity
 }
 
 func (m *Machine) overflow(e *Envelope, out *Effects) {
-	if m.cfg.Overflow == OverflowFail && m.phase == ready && m.broken == nil {
+	if m.cfg.Overflow == OverflowFail && m.phase == ready && m.rare.broken == nil {
 		m.fail(errStashOverflow, true, out)
 	}
 	m.answer(out, e, ErrStashFull)
@@ -282,7 +296,7 @@ func (m *Machine) answer(out *Effects, e *Envelope, err error) {
 }
 
 func (m *Machine) canDecide() bool {
-	return m.phase == ready && m.broken == nil && m.barriers == 0 && !m.blocked &&
+	return m.phase == ready && m.rare.broken == nil && m.barriers == 0 && !m.blocked &&
 		int(m.ops) < m.cfg.MaxPending && (!m.cfg.Sequential || m.holding == 0) && (!m.cfg.Shared || m.fresh > 0)
 }
 
@@ -299,7 +313,7 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 		}
 		m.ops++
 		if op.discarded {
-			m.broken = &failure{}
+			m.needRare().broken = &failure{}
 		}
 		if op.panicked {
 			if _, ok := e.Message.(RecoveryCompleted); ok {
@@ -367,12 +381,11 @@ func (m *Machine) number(s *Step, out *Effects) {
 		s.state.SequenceNr, s.state.Time, s.state.Awaited = m.applied, at, true
 		m.saving = true
 	}
-	if m.unitTail == nil {
-		m.unitHead = s
-	} else {
-		m.unitTail.nextUnit = s
+	s.nextUnit = s
+	if m.lastUnit != nil {
+		s.nextUnit, m.lastUnit.nextUnit = m.lastUnit.nextUnit, s
 	}
-	m.unitTail = s
+	m.lastUnit = s
 	m.outstanding++
 	if !s.async {
 		m.holding++
@@ -426,7 +439,7 @@ func (m *Machine) pump(out *Effects) (more bool) {
 // the instance has ended.
 func (m *Machine) settled(out *Effects) bool {
 	switch {
-	case m.broken != nil:
+	case m.rare.broken != nil:
 		m.refoldBroken(out)
 	case m.stopping && m.stash.n == 0 && m.parted():
 		m.stopped(out)
@@ -437,7 +450,7 @@ func (m *Machine) settled(out *Effects) bool {
 }
 
 // Waiting returns the number of messages in both stashes.
-func (m *Machine) Waiting() int32 { return int32(m.stash.n + m.user.n) } //nolint:gosec // a count of envelopes in memory
+func (m *Machine) Waiting() int32 { return int32(m.stash.n + m.rare.user.n) } //nolint:gosec // a count of envelopes in memory
 
 // First returns the message that is decided next, nil if none waits.
 func (m *Machine) First() *Envelope { return m.stash.first() }

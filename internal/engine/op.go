@@ -81,7 +81,7 @@ type Step struct {
 
 	op       *Op
 	next     *Step // in the pending list
-	nextUnit *Step // in the list of units that wait for the journal
+	nextUnit *Step // in the circular list of units that wait for the journal
 	kind     stepKind
 	async    bool
 	stored   bool

@@ -93,7 +93,7 @@ func (m *Machine) call(op *Op, fn any, out *Effects) {
 	op.nr, op.replied, op.Applied = m.applied, false, false
 	defer func() { // also if user code calls runtime.Goexit
 		if op.discarded {
-			m.broken = &failure{}
+			m.needRare().broken = &failure{}
 		}
 		if op.panicked {
 			m.fail(op.err, !op.Applied, out)
@@ -149,7 +149,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 	}
 	m.reply(op, out)
 	if op.control&UnstashAll != 0 {
-		m.stash.Prepend(&m.user)
+		m.stash.Prepend(&m.rare.user)
 	}
 	if op.control&Stash != 0 {
 		m.stashByUser(op.Env, out)
@@ -161,10 +161,10 @@ func (m *Machine) finish(op *Op, out *Effects) {
 
 // resolve answers a message that waits for a later reply, with the error of the op if it has failed.
 func (m *Machine) resolve(r resolve, op *Op, out *Effects) {
-	if _, waits := m.later[r.Env]; !waits {
+	if _, waits := m.rare.later[r.Env]; !waits {
 		return
 	}
-	delete(m.later, r.Env)
+	delete(m.rare.later, r.Env)
 	if op.failed {
 		r.Value, r.Err = nil, fmt.Errorf("%w: the command that resolves it failed: %w", ErrNoReply, op.err)
 	}
@@ -190,11 +190,12 @@ func (m *Machine) reply(op *Op, out *Effects) {
 		return
 	case later:
 		if op.Env.Caller != nil {
-			if m.later == nil {
-				m.later = make(map[*Envelope]uint32)
+			x := m.needRare()
+			if x.later == nil {
+				x.later = make(map[*Envelope]uint32)
 			}
-			m.laters++
-			m.later[op.Env] = m.laters
+			x.laters++
+			x.later[op.Env] = x.laters
 		}
 		return
 	}
@@ -205,11 +206,11 @@ func (m *Machine) stashByUser(e *Envelope, out *Effects) {
 	if e.Caller != nil {
 		e.Caller.Untake()
 	}
-	if m.cfg.StashCapacity >= 0 && m.user.n >= m.cfg.StashCapacity {
+	if m.cfg.StashCapacity >= 0 && m.rare.user.n >= m.cfg.StashCapacity {
 		m.overflow(e, out)
 		return
 	}
-	m.user.Push(e)
+	m.needRare().user.Push(e)
 }
 
 // Caller waits for the reply to a message.

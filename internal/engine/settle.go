@@ -16,7 +16,7 @@ func (m *Machine) stored(n int, out *Effects) {
 		if s == nil {
 			return
 		}
-		if m.failed != nil {
+		if m.rare.failed != nil {
 			continue // after a failure, only the journal shows whether it is stored
 		}
 		s.stored, s.op.stored = true, true
@@ -25,10 +25,12 @@ func (m *Machine) stored(n int, out *Effects) {
 			s.op.holding--
 		}
 		m.durable = s.lastNr()
-		m.failures = 0
+		if m.rare.failures > 0 {
+			m.rare.failures = 0
+		}
 		out.Durable = m.durable
 	}
-	if m.failed != nil && m.outstanding == 0 {
+	if m.rare.failed != nil && m.outstanding == 0 {
 		m.settle(out)
 	}
 }
@@ -40,8 +42,8 @@ func (m *Machine) notStored(err error, out *Effects) {
 		return
 	}
 	s.err = err
-	if m.failed == nil {
-		m.failed = s
+	if m.rare.failed == nil {
+		m.needRare().failed = s
 		m.phase = settling
 	}
 	if m.outstanding == 0 {
@@ -51,13 +53,14 @@ func (m *Machine) notStored(err error, out *Effects) {
 
 // acknowledge removes the oldest unit from the list of appended units.
 func (m *Machine) acknowledge() *Step {
-	s := m.unitHead
-	if s == nil {
+	if m.lastUnit == nil {
 		return nil
 	}
-	m.unitHead = s.nextUnit
-	if m.unitHead == nil {
-		m.unitTail = nil
+	s := m.lastUnit.nextUnit
+	if s == m.lastUnit {
+		m.lastUnit = nil
+	} else {
+		m.lastUnit.nextUnit = s.nextUnit
 	}
 	s.nextUnit = nil
 	m.outstanding--
@@ -66,15 +69,15 @@ func (m *Machine) acknowledge() *Step {
 
 // settle determines the outcome of the units from the failed one on, once no unit is in flight.
 func (m *Machine) settle(out *Effects) {
-	if errors.Is(m.failed.err, journal.ErrSkipped) {
+	if errors.Is(m.rare.failed.err, journal.ErrSkipped) {
 		// A write of an earlier instance failed, and the journal skipped those that followed it.
 		// None of these messages had an effect, so they are decided again.
-		m.failed = nil
+		m.rare.failed = nil
 		m.conclude(nil, out)
 		return
 	}
-	if journal.NotStored(m.failed.err) {
-		m.conclude(m.failed.err, out)
+	if journal.NotStored(m.rare.failed.err) {
+		m.conclude(m.rare.failed.err, out)
 		return
 	}
 	m.fence(out)
@@ -85,7 +88,7 @@ func (m *Machine) settle(out *Effects) {
 // a record with this number.
 func (m *Machine) fence(out *Effects) {
 	m.lastTime = max(m.lastTime, m.now)
-	expect := m.failed.Request.Write.Expect
+	expect := m.rare.failed.Request.Write.Expect
 	m.phase = fencing
 	out.Fence = &journal.Write{
 		ID: m.id, Writer: m.writer, Expect: expect,
@@ -99,10 +102,10 @@ func (m *Machine) fenced(err error, out *Effects) {
 	}
 	switch {
 	case err == nil:
-		m.conclude(m.failed.err, out)
+		m.conclude(m.rare.failed.err, out)
 	case errors.Is(err, journal.ErrConflict):
 		m.phase = probing
-		out.Probe = m.failed.Request.Write.Expect + 1
+		out.Probe = m.rare.failed.Request.Write.Expect + 1
 	default:
 		// The fence itself may be stored late. A late fence is harmless, because the machine
 		// requests the same record at the same number again.
@@ -113,7 +116,7 @@ func (m *Machine) fenced(err error, out *Effects) {
 // retry repeats the fence or the probe: at once for the first retry after a lost connection,
 // otherwise after a back-off.
 func (m *Machine) retry(err error, out *Effects) {
-	again := m.failures == 0 && errors.Is(err, journal.ErrUnavailable)
+	again := m.rare.failures == 0 && errors.Is(err, journal.ErrUnavailable)
 	out.Wake = m.backoff()
 	if again {
 		out.Wake = 0
@@ -145,7 +148,7 @@ func (m *Machine) probed(in Input, out *Effects) {
 		return
 	}
 	// Mark the units within the run of own records as stored.
-	s := m.failed
+	s := m.rare.failed
 	for s != nil && (s.kind != unitStep || s.lastNr() <= in.LastNr) {
 		if s.kind == unitStep {
 			s.stored, s.op.stored = true, true
@@ -154,23 +157,23 @@ func (m *Machine) probed(in Input, out *Effects) {
 		}
 		s = s.next
 	}
-	switch cause := m.failed.err; {
+	switch cause := m.rare.failed.err; {
 	case s == nil || journal.NotStored(s.err):
 		// All units with an unknown outcome are stored. Skipped units are decided again.
-		m.failed = nil
+		m.rare.failed = nil
 		m.conclude(nil, out)
 	case in.Next == ForeignRecord:
-		m.failed = s
+		m.rare.failed = s
 		m.conclude(&journal.ConflictError{ID: m.id, Expected: s.Request.Write.Expect}, out)
 	case in.Next == OwnFence: // from an earlier attempt that seemed to fail
-		m.failed = s
+		m.rare.failed = s
 		m.conclude(cause, out)
-	case s == m.failed:
+	case s == m.rare.failed:
 		// The journal contradicts itself: it reported a conflict but holds no record with this
 		// number.
 		m.retry(cause, out)
 	default:
-		m.failed = s
+		m.rare.failed = s
 		m.fence(out)
 	}
 }
@@ -184,14 +187,14 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.dropCalls = false
 
 	var again Queue
-	lost := m.failed
+	lost := m.rare.failed
 	switch {
-	case m.failed == nil:
-	case m.mayRetry(m.failed.op, cause):
-		m.failed.op.Env.conflicts++
+	case m.rare.failed == nil:
+	case m.mayRetry(m.rare.failed.op, cause):
+		m.rare.failed.op.Env.conflicts++
 		cause = nil
 	default:
-		m.giveUp(m.failed.op, cause, out)
+		m.giveUp(m.rare.failed.op, cause, out)
 	}
 	for s := m.head; s != nil; s = s.next {
 		if s.state != nil {
@@ -248,7 +251,10 @@ func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 }
 
 func (m *Machine) dropPending() {
-	m.head, m.tail, m.unitHead, m.unitTail, m.failed, m.broken = nil, nil, nil, nil, nil, nil
+	m.head, m.tail, m.lastUnit = nil, nil, nil
+	if m.rare != noRare {
+		m.rare.failed, m.rare.broken = nil, nil
+	}
 	m.ops, m.finishes, m.calls, m.barriers, m.holding = 0, 0, 0, 0, 0
 	m.blocked = false
 }

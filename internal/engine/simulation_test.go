@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
@@ -98,6 +99,9 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 		if failed++; failed == 5 {
 			break
 		}
+	}
+	if !engine.SharedIsZero() {
+		t.Error("a machine has changed fields that all machines share")
 	}
 	for _, k := range wanted {
 		if hits[k] == 0 && failed == 0 {
