@@ -154,6 +154,90 @@ func TestWorkersDuringAppend(t *testing.T) {
 	})
 }
 
+// notedAppends notes the kind of goroutine of each append.
+type notedAppends struct {
+	journal.Journal
+	note func(format string, args ...any)
+}
+
+func (j *notedAppends) Append(ctx context.Context, writes []journal.Write) []error {
+	if onCaller() {
+		j.note("append by caller")
+	} else {
+		j.note("append")
+	}
+	return j.Journal.Append(ctx, writes)
+}
+
+// TestCallerAppends checks that a caller that takes a turn also appends the events if the writer is idle,
+// and that the entity handles other commands during this append.
+func TestCallerAppends(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.Store = store.Of(&notedAppends{&slowAppends{s.journal, time.Second}, s.note}, s.snapshots)
+		s.open()
+		defer s.close()
+		s.mustAsk(addLines("0"))
+		synctest.Wait()
+		s.expectNotes("append") // the caller started the entity, so a worker took the turn
+		first := later(func() (string, error) { return s.ask(s.where(addLines("1"))) })
+		synctest.Wait()
+		s.expectNotes("caller", "append by caller")
+		second := later(func() (string, error) { return s.ask(s.where(addLines("2"))) })
+		synctest.Wait()
+		s.expectNotes("worker")
+		text, err := first()
+		expect(t, text, err, "0 1")
+		text, err = second()
+		expect(t, text, err, "0 1 2")
+		s.expectNotes("append")
+		synctest.Wait()
+		s.tell(s.where(addLines("3")))
+		synctest.Wait()
+		s.expectNotes("worker", "append")
+	})
+}
+
+// TestContextEndsDuringCallersAppend checks that the end of the caller's context does not cut its append
+// short: Ask returns the reply when the append ends.
+func TestContextEndsDuringCallersAppend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.Store = store.Of(&notedAppends{&slowAppends{s.journal, 5 * time.Second}, s.note}, s.snapshots)
+		s.open()
+		defer s.close()
+		s.mustAsk(addLines("0"))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		text, err := s.askOf(ctx, "1", addLines("1"))
+		expect(t, text, err, "0 1")
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("Ask has returned after %v, want 5s", took)
+		}
+		s.expectNotes("append", "append by caller")
+	})
+}
+
+// TestGoexitInObserverOfCommits checks that an ask is answered although Observer.Commit calls
+// runtime.Goexit, and so are the following ones.
+func TestGoexitInObserverOfCommits(t *testing.T) {
+	t.Parallel()
+	callersScene(t, func(s *shardedScene) {
+		s.opts.WorkersOnly = true
+		s.cfg.Observer.Commit = func(eventsourcing.CommitInfo) { runtime.Goexit() }
+	}, func(s *shardedScene) {
+		defer s.close()
+		text, err := s.ask(addLines("1"))
+		expect(s.t, text, err, "0 1")
+		text, err = s.ask(addLines("2"))
+		expect(s.t, text, err, "0 1 2")
+	})
+}
+
 // TestAskKeepsOrder checks that an ask does not overtake what its sender has told before.
 func TestAskKeepsOrder(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,7 @@ type entity struct {
 	commanded  bool // the instance has received a command
 	readOnly   bool // the instance was recovered to an earlier event
 	emptied    bool // a failed recovery is reported to an empty state
+	onCaller   bool // a caller has the turn
 	index      indexState
 
 	mu      sync.Mutex
@@ -306,14 +307,19 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 }
 
 // takeCallersTurn takes a turn for one message on the goroutine of its caller. The entity has accepted
-// the caller's offer, so the caller owns it.
-func (e *entity) takeCallersTurn(env *engine.Envelope) {
-	rt := e.host.rt
+// the caller's offer, so the caller owns it. If the writer has nothing else to do, the caller also appends
+// the events of the turn, after it has given up the entity.
+func (e *entity) takeCallersTurn(c *call) {
+	rt, w := e.host.rt, e.host.writer
 	out := rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
 	var mailbox engine.Queue
-	mailbox.Push(env)
-	again := true
+	mailbox.Push(&c.env)
+	again, ended := true, false
+	e.onCaller = true
 	defer func() { // also if user code calls runtime.Goexit
+		if ended {
+			return
+		}
 		if v := recover(); v != nil {
 			// It is no panic of user code. It ends the process, as on a worker, even if the caller recovers.
 			stack := debug.Stack()
@@ -322,9 +328,21 @@ func (e *entity) takeCallersTurn(env *engine.Envelope) {
 		if again {
 			rt.workers.push(e)
 		}
+		if w != nil {
+			w.Commit(false)
+		}
 	}()
-	again = e.handle(0, nil, mailbox, 0, out)
+	if again = e.handle(0, nil, mailbox, 0, out); again {
+		again = false
+		rt.workers.push(e)
+	}
 	rt.effects.Put(out)
+	if w != nil && w.Left() {
+		w.Commit(c.ctx.Err() == nil)
+	} else {
+		rt.letCallersRun()
+	}
+	ended = true
 }
 
 // handle handles input in a turn: the number of stored units, other input, messages and requests to
@@ -338,6 +356,7 @@ func (e *entity) handle(stored int32, inputs []input, mailbox engine.Queue, requ
 	messages := mailbox.Len()
 	idle, kill, ended := requested&stopIdle != 0, requested&(stopForce|stopKill) != 0, false
 	defer func() { // also if user code calls runtime.Goexit
+		e.onCaller = false
 		e.mu.Lock()
 		if len(inputs) > 0 {
 			rest := inputs
@@ -485,7 +504,7 @@ func (e *entity) needExtra() *extra {
 // that report them follow.
 func (e *entity) step(in engine.Input, out *engine.Effects) {
 	e.stepOnce(in, out)
-	for len(out.Append) > 0 && e.host.immediate {
+	for len(out.Append) > 0 && e.host.writer.Immediate() {
 		e.mu.Lock()
 		in = engine.Input{Kind: engine.Stored, N: int(e.stored)}
 		e.stored = 0

@@ -90,13 +90,21 @@ func (e *entity) perform(out *engine.Effects) {
 func (e *entity) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra == nil || len(e.extra.unsent) == 0 {
-		if e.mayAppend() && e.host.writer.Submit(&s.Request) {
+		if e.mayAppend() && e.pass(&s.Request) {
 			return
 		}
 		e.machine.Block(true)
 	}
 	x := e.needExtra()
 	x.unsent = append(x.unsent, s)
+}
+
+// pass passes a request to the writer. A caller commits after its turn, see takeCallersTurn.
+func (e *entity) pass(r *groupcommit.Request) bool {
+	if e.onCaller {
+		return e.host.writer.Leave(r)
+	}
+	return e.host.writer.Submit(r)
 }
 
 // submitUnsent passes the remaining units to the writer, which has room again.

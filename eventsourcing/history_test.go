@@ -118,6 +118,8 @@ type slowJournal struct {
 	stall int           // how many appends to stall
 	gate  chan struct{} // stalls the appends
 	first chan struct{} // closed when one waits
+
+	byCallers atomic.Int64 // appends on goroutines of callers
 }
 
 // hold stalls the next appends until the returned function is called. Then they are committed,
@@ -136,6 +138,9 @@ func (j *slowJournal) hold(appends int) (waits <-chan struct{}, release func()) 
 }
 
 func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []error {
+	if onCaller() {
+		j.byCallers.Add(1)
+	}
 	j.mu.Lock()
 	pause := time.Duration(j.rng.IntN(1000)) * time.Microsecond
 	var gate chan struct{}

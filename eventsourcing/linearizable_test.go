@@ -39,8 +39,8 @@ func TestLinearizable(t *testing.T) {
 }
 
 // TestLinearizableTurns is TestLinearizable for each kind of goroutine that takes turns, with a writer and
-// with an immediate journal: with one client, the caller takes turns of an idle entity; with
-// HostOptions.WorkersOnly, workers take all turns; otherwise both do. With a writer and several clients,
+// with an immediate journal: with one client, the caller takes turns of an idle entity and appends its
+// events; with HostOptions.WorkersOnly, workers take all turns; otherwise both do. With a writer and several clients,
 // workers may take all turns, because they do so while the writer stores.
 func TestLinearizableTurns(t *testing.T) {
 	t.Parallel()
@@ -62,6 +62,9 @@ func TestLinearizableTurns(t *testing.T) {
 						byWorkers, byCallers := h.turns[0].Load(), h.turns[1].Load()
 						if h.workers && byCallers > 0 || !h.workers && byCallers == 0 && (immediate || h.clients == 1) {
 							t.Errorf("workers took %d turns and callers %d", byWorkers, byCallers)
+						}
+						if appends := h.journal.byCallers.Load(); !immediate && (h.workers && appends > 0 || h.clients == 1 && appends == 0) {
+							t.Errorf("callers made %d appends", appends)
 						}
 						t.Log(h)
 					})

@@ -220,9 +220,7 @@ func send[S any](ctx context.Context, to Ref[S], message any) (any, error) {
 	c.turn.Store(anyIdle)
 	err := to.to.deliver(to.id, &c.env)
 	if !c.turn.CompareAndSwap(anyIdle, nil) {
-		e := c.turn.Swap(nil)
-		e.takeCallersTurn(&c.env) //nolint:contextcheck // an append ends with the runtime
-		e.host.rt.letCallersRun()
+		c.turn.Swap(nil).takeCallersTurn(c) //nolint:contextcheck // an append ends with the runtime
 	}
 	if err != nil {
 		return nil, err

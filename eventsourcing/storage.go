@@ -18,7 +18,6 @@ type storage struct {
 	journal   journal.Journal     // with a circuit breaker unless it is immediate; nil for none
 	snapshots snapshot.Store      // with a circuit breaker; nil for none
 	writer    *groupcommit.Writer // nil without a journal
-	immediate bool                // the writer stores each unit at once
 }
 
 // breakerOpen reports whether the circuit breaker around a journal or a snapshot store is open.
@@ -54,7 +53,6 @@ func (r *Runtime) openStorage(db store.DB) (*storage, error) {
 	s.journal = guarded
 	wc := r.cfg.Writer
 	wc.OnCommit = observeEach(r, r.cfg.Observer.Commit)
-	s.immediate = journal.IsImmediate(guarded)
 	s.writer, err = groupcommit.New(guarded, wc)
 	return s, err
 }

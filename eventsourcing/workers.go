@@ -15,8 +15,8 @@ import (
 // slowTurn is the duration of a turn after which another worker is started in addition.
 const slowTurn = 10 * time.Millisecond
 
-// workers takes the turns of entities on a fixed number of goroutines. A turn never waits for the journal or for
-// another entity. If a turn takes long because a handler blocks, an additional worker is started.
+// workers takes the turns of entities on a fixed number of goroutines. A turn never waits for the journal
+// or for another entity. If a turn takes long because a handler blocks, an additional worker is started.
 type workers struct {
 	effects    *sync.Pool
 	mu         sync.Mutex

@@ -346,7 +346,9 @@ func (m *Machine) parted() bool {
 }
 
 // ends reports whether an instance that was lost stays away, unless messages wait.
-func (m *Machine) ends() bool { return m.draining || m.rare.parting != nil && m.rare.parting.farewell == nil }
+func (m *Machine) ends() bool {
+	return m.draining || m.rare.parting != nil && m.rare.parting.farewell == nil
+}
 
 // awaitSave lets the end of a parting instance wait for a snapshot.
 func (m *Machine) awaitSave(s *State) {

@@ -26,6 +26,7 @@ type batch struct {
 	writes   []journal.Write // reused
 	ids      []string        // the IDs of the batch in Writer.busy; reused
 	rooms    []Owner         // owners whose Room is called; reused
+	done     chan struct{}   // closed when the goroutine ends
 }
 
 // busyID is a persistence ID of a call in flight.
@@ -36,7 +37,7 @@ type busyID struct {
 
 // start starts a goroutine that sends batches. The returned channel is closed when the goroutine
 // ends. w.mu is held.
-func (w *Writer) start(ctx context.Context) <-chan struct{} {
+func (w *Writer) start() <-chan struct{} {
 	if len(w.active) == 0 {
 		select {
 		case <-w.stopped: // a late request after the end
@@ -44,28 +45,32 @@ func (w *Writer) start(ctx context.Context) <-chan struct{} {
 		default:
 		}
 	}
-	c, done := &batch{}, make(chan struct{})
+	c := &batch{done: make(chan struct{})}
 	w.active = append(w.active, c)
-	go func() {
-		defer close(done)
-		w.run(ctx, c)
-	}()
-	return done
+	go w.run(c)
+	return c.done
 }
 
-func (w *Writer) run(ctx context.Context, c *batch) {
+func (w *Writer) run(c *batch) {
+	again := true
+	defer func() {
+		if again { // OnCommit called runtime.Goexit
+			go w.run(c)
+		}
+	}()
 	w.mu.Lock()
-	for w.next(c) {
+	for w.release(c); w.next(c); w.release(c) {
 		w.mu.Unlock()
 		for i, owner := range c.rooms {
 			c.rooms[i] = nil
 			owner.Room()
 		}
 		c.rooms = c.rooms[:0]
-		w.send(ctx, c)
+		w.send(c)
 		w.mu.Lock()
-		w.release(c)
 	}
+	again = false
+	close(c.done)
 	w.active = slices.DeleteFunc(w.active, func(other *batch) bool { return other == c })
 	if len(w.active) == 0 {
 		close(w.stopped)
@@ -87,18 +92,20 @@ func (w *Writer) next(c *batch) bool {
 			if w.queue.first != nil {
 				w.wakeIdle()
 			}
-			if c.count > c.withheld {
-				c.inAppend = true
-				w.sending++
-			}
+			w.begin(c)
 			return true
 		}
 		if w.closed {
 			return false // the call that holds a busy ID handles the requests that wait for it
 		}
 		w.idle++
-		w.calm.Store(w.idle == len(w.active))
+		if w.idle == len(w.active) {
+			w.state.Store(idle)
+		}
 		w.wake.Wait()
+		for w.idle == 0 { // Close has woken all goroutines during a Commit
+			w.wake.Wait()
+		}
 		w.idle--
 		w.waking = false
 		// Let running goroutines submit first: a batch costs as much as a single write. This takes
@@ -112,8 +119,58 @@ func (w *Writer) next(c *batch) bool {
 func (w *Writer) wakeIdle() {
 	if w.idle > 0 && !w.waking {
 		w.waking = true
-		w.calm.Store(false)
+		if !w.closed {
+			w.state.Store(busy)
+		}
 		w.wake.Signal()
+	}
+}
+
+// Commit appends the request of a Leave on this goroutine and calls Written. If others have submitted
+// requests since the Leave, a goroutine of the Writer takes all of them. The same happens if the caller
+// may not wait for the journal.
+func (w *Writer) Commit(mayWait bool) {
+	if mayWait {
+		runtime.Gosched() // as in next
+	}
+	w.mu.Lock()
+	switch {
+	case w.state.Load() != left:
+		w.mu.Unlock()
+		return
+	case !mayWait:
+		w.wakeIdle()
+		w.mu.Unlock()
+		return
+	}
+	c := &w.commit
+	w.state.Store(busy)
+	w.idle--
+	w.take(c)
+	w.begin(c)
+	w.mu.Unlock()
+	defer func() { // also if user code calls runtime.Goexit
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.release(c)
+		w.idle++
+		switch {
+		case w.closed:
+			w.wake.Broadcast()
+		case w.queue.first != nil || w.waiting.any():
+			w.wakeIdle()
+		case w.idle == len(w.active):
+			w.state.Store(idle)
+		}
+	}()
+	w.send(c)
+}
+
+// begin counts a batch whose requests will be sent. w.mu is held.
+func (w *Writer) begin(c *batch) {
+	if c.count > c.withheld {
+		c.inAppend = true
+		w.sending++
 	}
 }
 
@@ -210,7 +267,7 @@ func (w *Writer) release(c *batch) {
 	c.count, c.bytes, c.withheld = 0, 0, 0
 }
 
-func (w *Writer) send(ctx context.Context, c *batch) {
+func (w *Writer) send(c *batch) {
 	var info journal.CommitInfo
 	var slots []error
 	if c.inAppend {
@@ -222,7 +279,7 @@ func (w *Writer) send(ctx context.Context, c *batch) {
 			}
 		}
 		info = journal.CommitInfo{Writes: len(c.writes), Events: events, Bytes: c.bytes}
-		slots = w.append(ctx, c.writes, &info)
+		slots = w.append(w.ctx, c.writes, &info)
 	}
 	w.mu.Lock()
 	sent := c.inAppend
@@ -234,9 +291,14 @@ func (w *Writer) send(ctx context.Context, c *batch) {
 		w.settle(c, slots)
 	}
 	w.mu.Unlock()
+	defer answer(c) // also if OnCommit calls runtime.Goexit
 	if sent && w.cfg.OnCommit != nil {
 		w.cfg.OnCommit(info)
 	}
+}
+
+// answer calls Written for the requests of a batch.
+func answer(c *batch) {
 	r := c.requests.first
 	c.requests = requests{}
 	for r != nil {
@@ -252,8 +314,14 @@ func (w *Writer) send(ctx context.Context, c *batch) {
 // more than the append.
 func (w *Writer) appendNow(r *Request, size int, err error) {
 	sent := false
+	defer func() { // also if OnCommit calls runtime.Goexit
+		if err != nil {
+			r.Stream.state = failed
+		}
+		r.Owner.Written(r, err)
+	}()
 	switch {
-	case w.ended.Load():
+	case w.state.Load() == ended:
 		err = errWriterClosed
 	case r.Stream.state == failed:
 		err = journal.ErrSkipped
@@ -269,10 +337,6 @@ func (w *Writer) appendNow(r *Request, size int, err error) {
 			w.cfg.OnCommit(info)
 		}
 	}
-	if err != nil {
-		r.Stream.state = failed
-	}
-	r.Owner.Written(r, err)
 }
 
 // append calls the journal and returns one slot per write, or nil if all are stored.

@@ -266,7 +266,12 @@ func (c *client) submit() bool {
 	if c.rng.IntN(60) == 0 {
 		r.Write.Events[0].SequenceNr = 0 // the Writer rejects it
 	}
-	if !c.w.Submit(r) {
+	submit := c.w.Submit
+	if c.rng.IntN(2) == 0 {
+		submit = c.w.Leave
+		defer func() { c.w.Commit(c.rng.IntN(10) > 0) }()
+	}
+	if !submit(r) {
 		return false
 	}
 	if queued, bound := c.m.queued.Add(1), c.m.bound.Load(); queued > bound {

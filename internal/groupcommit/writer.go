@@ -44,6 +44,10 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 // requests of the Stream until Reset. Other streams are not affected unless they write to the same
 // ID. The journal itself may skip the writes of such a stream in the same call.
 //
+// A goroutine that may wait for the journal calls Leave and then Commit. While no other request is there,
+// Commit appends on this goroutine, which saves two changes of goroutines. Such an append counts as one of
+// the concurrent calls.
+//
 // With a journal.Immediate, a Writer has no goroutine and no queue: Submit appends the write and
 // calls Written before it returns. Then the caller orders the calls of Submit and Reset for a Stream,
 // and Close does not wait for a Submit in another goroutine.
@@ -52,7 +56,8 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 type Writer struct {
 	journal journal.Journal
 	cfg     journal.WriterConfig
-	cancel  context.CancelFunc // of the contexts of all calls
+	ctx     context.Context //nolint:containedctx // of all calls
+	cancel  context.CancelFunc
 
 	mu     sync.Mutex
 	queue  requests
@@ -68,20 +73,27 @@ type Writer struct {
 	waiting  waitingOwners
 
 	wake    sync.Cond // for idle goroutines
-	idle    int
-	waking  bool     // an idle goroutine was signaled and has not run yet
-	active  []*batch // one per goroutine
-	sending int      // number of active batches in an Append
+	idle    int       // idle goroutines that may run: one less than those that wait during a Commit
+	waking  bool      // an idle goroutine was signaled and has not run yet
+	active  []*batch  // one per goroutine
+	commit  batch     // of Commit
+	sending int       // number of batches in an Append
 
-	calm atomic.Bool // all goroutines are idle
-
-	immediate bool        // Submit appends
-	ended     atomic.Bool // a copy of closed for an immediate journal
+	state     atomic.Uint32 // a state; written with mu locked
+	immediate bool          // Submit appends
 
 	closed  bool          // new requests are not sent
 	aborted bool          // queued requests are not sent either
 	stopped chan struct{} // closed when no goroutine is left
 }
+
+// The states of a Writer.
+const (
+	busy  uint32 = iota // a goroutine runs, or Commit
+	idle                // no goroutine runs, and no request waits
+	left                // no goroutine runs, and one request waits for Commit
+	ended               // Close was called
+)
 
 // New returns a Writer over j and starts its goroutines. The caller closes it before the journal.
 func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
@@ -97,20 +109,20 @@ func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 		calls = max(1, p.MaxAppends())
 	}
 	w := &Writer{
-		journal: j, cfg: withDefaults(cfg), cancel: cancel,
+		journal: j, cfg: withDefaults(cfg), ctx: ctx, cancel: cancel,
 		trackIDs: calls > 1, busy: make(map[string]busyID), stopped: make(chan struct{}),
 	}
 	if w.immediate = journal.IsImmediate(j); w.immediate {
 		cancel()
 		close(w.stopped)
-		w.calm.Store(true)
+		w.state.Store(idle)
 		return w, nil
 	}
 	w.wake.L = &w.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for range calls {
-		w.start(ctx)
+		w.start()
 	}
 	return w, nil
 }
@@ -125,7 +137,15 @@ func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 // A request that cannot be sent (too large, without events, wrongly numbered) is accepted and
 // answered with a *RejectedError. After Close every request is accepted and answered with an error
 // that matches ErrNotSent and ErrClosed.
-func (w *Writer) Submit(r *Request) bool {
+func (w *Writer) Submit(r *Request) bool { return w.submit(r, false) }
+
+// Leave is Submit by a goroutine that calls Commit afterwards if Left is true.
+func (w *Writer) Leave(r *Request) bool { return w.submit(r, true) }
+
+// Left reports whether a request waits for Commit. It takes no lock.
+func (w *Writer) Left() bool { return w.state.Load() == left }
+
+func (w *Writer) submit(r *Request, leave bool) bool {
 	size, err := measure(&r.Write, w.cfg.MaxBatchBytes)
 	if err != nil {
 		size = 0 // the request is never sent, so it takes no room
@@ -153,9 +173,13 @@ func (w *Writer) Submit(r *Request) bool {
 	if s.state != flowing {
 		w.unchecked = w.queued
 	}
+	if leave && w.state.Load() == idle {
+		w.state.Store(left)
+		return true
+	}
 	w.wakeIdle()
 	if w.closed && w.sending == len(w.active) && (w.aborted || w.sending == 0) {
-		w.start(context.Background()) // the goroutine only answers requests
+		w.start() // the goroutine only answers requests
 	}
 	return true
 }
@@ -182,9 +206,12 @@ func (w *Writer) admit(r *Request, size int) bool {
 	return !full
 }
 
+// Immediate reports whether Submit appends.
+func (w *Writer) Immediate() bool { return w.immediate }
+
 // Idle reports whether no request waits or is in an Append. It takes no lock, so the answer may be
-// outdated.
-func (w *Writer) Idle() bool { return w.calm.Load() }
+// outdated. After Close it is false.
+func (w *Writer) Idle() bool { return w.state.Load() == idle }
 
 // Reset resumes a Stream after a failed write: requests submitted from now on are sent again.
 // Requests submitted before Reset stay skipped. Reset does nothing if no request of s was answered
@@ -208,7 +235,7 @@ func (w *Writer) Reset(s *Stream) {
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
-	w.ended.Store(true)
+	w.state.Store(ended)
 	w.wake.Broadcast()
 	stopped := w.stopped
 	w.mu.Unlock()
@@ -222,13 +249,13 @@ func (w *Writer) Close(ctx context.Context) error {
 		return nil
 	default:
 	}
-	<-w.abort(ctx)
+	<-w.abort()
 	return fmt.Errorf("journal: close writer: %w", context.Cause(ctx))
 }
 
 // abort stops sending. The returned channel is closed when all requests that are not in flight are
 // answered.
-func (w *Writer) abort(ctx context.Context) <-chan struct{} {
+func (w *Writer) abort() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.aborted = true
@@ -239,13 +266,13 @@ func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 	}
 	if !w.trackIDs {
 		w.trackIDs = true
-		for _, c := range w.active {
+		for _, c := range append(w.active, &w.commit) {
 			for r := c.requests.first; r != nil; r = r.next {
 				w.claim(c, r)
 			}
 		}
 	}
-	return w.start(ctx)
+	return w.start()
 }
 
 // maxAppendBytes is the upper bound and the default of WriterConfig.MaxBatchBytes.
