@@ -6,4 +6,4 @@ package engine
 import "reflect"
 
 // SharedIsZero reports whether no machine has changed the fields that all machines share.
-func SharedIsZero() bool { return reflect.ValueOf(noRare).Elem().IsZero() }
+func (c *Config) SharedIsZero() bool { return reflect.ValueOf(&c.none).Elem().IsZero() }

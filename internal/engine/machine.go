@@ -65,6 +65,8 @@ type Config struct {
 	Supervise func(cause error) Directive
 	// Seed feeds the jitter.
 	Seed uint64
+
+	none rare // the rare fields of all machines that have not called needRare; stays zero
 }
 
 type phase uint8
@@ -147,12 +149,9 @@ type rare struct {
 	panicsSince instant
 }
 
-// noRare is the value of Machine.rare until needRare is called. It stays zero.
-var noRare = new(rare) //nolint:gochecknoglobals // it has no state
-
 // needRare returns the rare fields for a change of them.
 func (m *Machine) needRare() *rare {
-	if m.rare == noRare {
+	if m.rare == &m.cfg.none {
 		m.rare = new(rare)
 	}
 	return m.rare
@@ -160,7 +159,7 @@ func (m *Machine) needRare() *rare {
 
 // Init prepares a zero Machine for the entity with this persistence ID.
 func (m *Machine) Init(cfg *Config, b Behavior, id string) {
-	m.cfg, m.b, m.id, m.rare = cfg, b, id, noRare
+	m.cfg, m.b, m.id, m.rare = cfg, b, id, &cfg.none
 }
 
 // Step handles an input at time now and appends the resulting actions to out. Times never decrease

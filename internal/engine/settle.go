@@ -252,7 +252,7 @@ func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 
 func (m *Machine) dropPending() {
 	m.head, m.tail, m.lastUnit = nil, nil, nil
-	if m.rare != noRare {
+	if m.rare != &m.cfg.none {
 		m.rare.failed, m.rare.broken = nil, nil
 	}
 	m.ops, m.finishes, m.calls, m.barriers, m.holding = 0, 0, 0, 0, 0
