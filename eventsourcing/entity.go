@@ -41,7 +41,7 @@ type entity struct {
 	commanded  bool // the instance has received a command
 	readOnly   bool // the instance was recovered to an earlier event
 	emptied    bool // a failed recovery is reported to an empty state
-	onCaller   bool // a caller has the turn
+	onCaller   bool // a caller has the turn, and may append its events
 	index      indexState
 
 	mu      sync.Mutex
@@ -307,15 +307,16 @@ func (e *entity) takeTurn(out *engine.Effects) (again bool) {
 }
 
 // takeCallersTurn takes a turn for one message on the goroutine of its caller. The entity has accepted
-// the caller's offer, so the caller owns it. If the writer has nothing else to do, the caller also appends
-// the events of the turn, after it has given up the entity.
+// the caller's offer, so the caller owns it. If the writer of a local journal has nothing else to do, the
+// caller also appends the events of the turn, after it has given up the entity. It never waits for a
+// network, because an append does not end with the caller's context.
 func (e *entity) takeCallersTurn(c *call) {
 	rt, w := e.host.rt, e.host.writer
 	out := rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
 	var mailbox engine.Queue
 	mailbox.Push(&c.env)
 	again, ended := true, false
-	e.onCaller = true
+	e.onCaller = e.host.local
 	defer func() { // also if user code calls runtime.Goexit
 		if ended {
 			return

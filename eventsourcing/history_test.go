@@ -122,6 +122,9 @@ type slowJournal struct {
 	byCallers atomic.Int64 // appends on goroutines of callers
 }
 
+// Local implements snapshot.Local, so that callers append.
+func (j *slowJournal) Local() bool { return true }
+
 // hold stalls the next appends until the returned function is called. Then they are committed,
 // whether or not their callers still wait. The channel is closed when the first append waits.
 func (j *slowJournal) hold(appends int) (waits <-chan struct{}, release func()) {

@@ -96,10 +96,11 @@ type HostOptions struct {
 	PanicLimit  int
 	PanicWindow time.Duration
 	// WorkersOnly handles all commands on the goroutines of Config.Workers. Otherwise Ask handles its
-	// command on its own goroutine if the entity is idle, and appends the events if nothing else is being
-	// stored. Such an Ask returns when the handler and the append have ended, even if its context ends
-	// earlier. An append that hangs delays one such Ask for each Store. runtime.Goexit in the handler ends the caller's goroutine. If the
-	// handlers of two entities ask each other and the inner Ask has no deadline, both block for ever.
+	// command on its own goroutine if the entity is idle. If the journal is local (see snapshot.Local) and
+	// stores nothing else, Ask also appends the events. Such an Ask returns when the handler and the append
+	// have ended, even if its context ends earlier. A disk that hangs delays one such Ask for each Store.
+	// runtime.Goexit in the handler ends the caller's goroutine. If the handlers of two entities ask each
+	// other and the inner Ask has no deadline, both block for ever.
 	WorkersOnly bool
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have

@@ -18,6 +18,7 @@ type storage struct {
 	journal   journal.Journal     // with a circuit breaker unless it is immediate; nil for none
 	snapshots snapshot.Store      // with a circuit breaker; nil for none
 	writer    *groupcommit.Writer // nil without a journal
+	local     bool                // an append does not wait for a network
 }
 
 // breakerOpen reports whether the circuit breaker around a journal or a snapshot store is open.
@@ -53,6 +54,8 @@ func (r *Runtime) openStorage(db store.DB) (*storage, error) {
 	s.journal = guarded
 	wc := r.cfg.Writer
 	wc.OnCommit = observeEach(r, r.cfg.Observer.Commit)
+	local, ok := journal.As[snapshot.Local](j)
+	s.local = ok && local.Local()
 	s.writer, err = groupcommit.New(guarded, wc)
 	return s, err
 }
