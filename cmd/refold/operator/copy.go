@@ -113,7 +113,7 @@ func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, 
 		return c.finished(), err
 	}
 	// The queue needs no limit, because at most Parallel goroutines append.
-	w, err := groupcommit.New(to.Journal, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt}) //nolint:contextcheck // Close ends it
+	w, err := groupcommit.New(to.Journal, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt})
 	if err != nil {
 		return c.finished(), fmt.Errorf("target: %w", err)
 	}
