@@ -42,7 +42,8 @@ type engine struct {
 	waiting changes
 	// shared is the batch of changes that no append takes along.
 	shared leveldb.Batch
-	// appended is the end of the last append, as the time since opened, or appending.
+	// appended is the end of the last append, as the time since opened, or appending while an append
+	// has the turn or waits for it.
 	appended atomic.Int64
 	opened   time.Time
 	// nextNumber is the number of the next new persistence ID. Append increments it.
@@ -184,18 +185,19 @@ const joinDelay = 5 * time.Millisecond
 func (e *engine) share(c *change) error {
 	c.done = make(chan struct{})
 	e.waiting.push(c)
-	for quiet := e.quietIn(); quiet > 0; quiet = e.quietIn() {
-		select {
-		case <-c.done:
-			return c.err
-		case <-time.After(quiet):
-		}
-	}
 	for {
+		var turn chan<- struct{}
+		var later <-chan time.Time
+		if quiet := e.quietIn(); quiet > 0 {
+			later = time.After(quiet)
+		} else {
+			turn = e.turn
+		}
 		select {
 		case <-c.done:
 			return c.err
-		case e.turn <- struct{}{}:
+		case <-later:
+		case turn <- struct{}{}:
 			e.storeShared(c)
 		}
 	}
@@ -203,6 +205,9 @@ func (e *engine) share(c *change) error {
 
 func (e *engine) storeShared(c *change) {
 	defer func() { <-e.turn }()
+	if e.quietIn() > 0 {
+		return // an append waits for the turn, and takes changes along
+	}
 	select {
 	case <-c.done: // the call that had the turn before has stored it
 	default:
@@ -211,10 +216,11 @@ func (e *engine) storeShared(c *change) {
 	}
 }
 
-// beginAppend waits for the turn of a call of Append, which ends with endAppend.
+// beginAppend waits for the turn of a call of Append, which ends with endAppend. Changes that wait for
+// the turn leave it to the append.
 func (e *engine) beginAppend() {
-	e.turn <- struct{}{}
 	e.appended.Store(appending)
+	e.turn <- struct{}{}
 }
 
 func (e *engine) endAppend() {

@@ -281,6 +281,24 @@ func TestSharedBatchHasFewRecords(t *testing.T) {
 	})
 }
 
+// An append waits at most for the batch that is being stored, although more changes wait for theirs.
+func TestAppendPrecedesWaitingChanges(t *testing.T) {
+	t.Parallel()
+	share(t, func(s *sharing, running *pendingCall) {
+		s.sync() // no append follows, so changes are stored without one
+		var saves []*pendingCall
+		for nr := range uint64(5) {
+			saves = append(saves, s.saving("large", nr+1, 200<<10))
+		}
+		next := s.append(write("a", 10, 1))
+		s.sync()
+		s.sync()
+		s.stored(running, saves[0], next)
+		s.open()
+		s.stored(saves...)
+	})
+}
+
 // A batch that fails fails the calls that share it, and no other.
 func TestSharedBatchFails(t *testing.T) {
 	t.Parallel()
