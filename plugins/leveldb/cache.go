@@ -4,8 +4,11 @@
 package leveldb
 
 import (
+	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/refold-io/refold/journal"
 )
 
 // stream is the cached state of one persistence ID.
@@ -96,6 +99,63 @@ func (c *cache) trim() {
 		}
 		delete(c.streams, id)
 	}
+}
+
+// number returns the number of a persistence ID, 0 if it has no events.
+func (e *engine) number(id string) (uint64, error) {
+	value, err := get(e.db, appendIDKey(nil, id))
+	if err != nil || value == nil {
+		return 0, err
+	}
+	number, err := decodeNumber(value)
+	if err != nil {
+		return 0, corrupt(fmt.Sprintf("the number of %q", id), err)
+	}
+	return number, nil
+}
+
+// find reads the stored state of a persistence ID except for its highest sequence number.
+func (e *engine) find(id string) (s stream, err error) {
+	if s.number, err = e.number(id); err != nil || s.number == 0 {
+		return s, err
+	}
+	s.removal, err = readDeletion(e.db, s.number)
+	s.deleted = s.removal.to
+	return s, err
+}
+
+// load reads the stored state of a persistence ID. It reads the last event before the deletions: if a
+// deletion removes this event in between, its record has the sequence number.
+func (e *engine) load(id string) (stream, error) {
+	number, err := e.number(id)
+	if err != nil || number == 0 {
+		return stream{}, err
+	}
+	key, err := e.last(appendEventKey(nil, number, 0), afterEvents(nil, number, journal.MaxSequenceNr))
+	if err != nil {
+		return stream{}, err
+	}
+	s := stream{number: number}
+	if key != nil {
+		s.highest, _ = eventNumber(key)
+	}
+	s.removal, err = readDeletion(e.db, number)
+	s.deleted = s.removal.to
+	s.highest = max(s.highest, s.deleted)
+	return s, err
+}
+
+// stream returns the cached state of a persistence ID. If the cache has none, it adds the stored
+// state, and store evicts others. The caller has the turn.
+func (e *engine) stream(id string) (*stream, error) {
+	if s := e.streams.get(id); s != nil {
+		return s, nil
+	}
+	s, err := e.load(id)
+	if err != nil {
+		return nil, err
+	}
+	return e.streams.add(id, s), nil
 }
 
 // maxNames bounds the number of strings that a stringPool keeps.

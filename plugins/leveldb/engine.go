@@ -338,50 +338,6 @@ func (e *engine) firstFreeNumber() (uint64, error) {
 	return highest + 1, nil
 }
 
-// find reads the stored state of a persistence ID except for its highest sequence number.
-func (e *engine) find(id string) (stream, error) {
-	var s stream
-	value, err := get(e.db, appendIDKey(nil, id))
-	if err != nil || value == nil {
-		return s, err
-	}
-	if s.number, err = decodeNumber(value); err != nil {
-		return s, corrupt(fmt.Sprintf("the number of %q", id), err)
-	}
-	s.removal, err = readDeletion(e.db, s.number)
-	s.deleted = s.removal.to
-	return s, err
-}
-
-func (e *engine) load(id string) (stream, error) {
-	s, err := e.find(id)
-	if err != nil || s.number == 0 {
-		return s, err
-	}
-	key, err := e.last(appendEventKey(nil, s.number, 0), afterEvents(nil, s.number, journal.MaxSequenceNr))
-	if err != nil {
-		return s, err
-	}
-	if key != nil {
-		s.highest, _ = eventNumber(key)
-	}
-	s.highest = max(s.highest, s.deleted)
-	return s, nil
-}
-
-// stream returns the cached state of a persistence ID. If the cache has none, it adds the stored
-// state, and store evicts others. The caller has the turn.
-func (e *engine) stream(id string) (*stream, error) {
-	if s := e.streams.get(id); s != nil {
-		return s, nil
-	}
-	s, err := e.load(id)
-	if err != nil {
-		return nil, err
-	}
-	return e.streams.add(id, s), nil
-}
-
 // openFiles locks the directory. It creates the directory unless it is opened read-only. If only the
 // file CURRENT is left of a database, the engine would create a new one.
 func openFiles(dir string, readOnly bool) (storage.Storage, error) {

@@ -6,12 +6,14 @@ package leveldb_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
 	"github.com/refold-io/refold/journal"
@@ -380,4 +382,83 @@ func TestChangesOfAQuietJournal(t *testing.T) {
 			t.Errorf("three changes of a quiet journal waited %v, want none", waited)
 		}
 	})
+}
+
+// observedTables calls a function before each read of a table.
+type observedTables struct {
+	storage.Storage
+
+	read func()
+}
+
+func (s *observedTables) Open(fd storage.FileDesc) (storage.Reader, error) {
+	r, err := s.Storage.Open(fd)
+	if err != nil || fd.Type != storage.TypeTable {
+		return r, err
+	}
+	return &observedTable{r, s}, nil
+}
+
+type observedTable struct {
+	storage.Reader
+
+	s *observedTables
+}
+
+func (r *observedTable) ReadAt(b []byte, offset int64) (int, error) {
+	if r.s.read != nil {
+		r.s.read()
+	}
+	return r.Reader.ReadAt(b, offset)
+}
+
+// HighestSequenceNr returns the number of the last event also if a deletion of all events is stored
+// between two of its reads.
+func TestHighestSequenceNrDuringDeletion(t *testing.T) {
+	t.Parallel()
+	d := newDisk(faultNone, 0, 1)
+	files := &observedTables{Storage: d}
+	cfg := leveldb.Config{}.WithTuning(func(o *opt.Options) { o.DisableBlockCache = true })
+	db, err := leveldb.OpenStorage(files, d.syncDir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ids = 20
+	name := func(n int) string { return fmt.Sprint("id ", n) }
+	for n := range ids {
+		mustAppend(t, db.TestJournal(), write(name(n), 0, 10))
+		if err = db.TestJournal().DeleteTo(t.Context(), name(n), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = leveldb.OpenStorage(files, d.syncDir, cfg); err != nil { // writes a table
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	j := db.TestJournal()
+	for n := range ids {
+		reads := -1 // the first ID opens the table
+		if n > 0 {
+			files.read = func() {
+				if reads++; reads == n-1 {
+					if err := j.DeleteTo(t.Context(), name(n), 10); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		if highest, err := j.HighestSequenceNr(t.Context(), name(n)); highest != 10 || err != nil {
+			t.Errorf("a deletion before read %d: the highest sequence number is %d, %v, want 10", n-1, highest, err)
+		}
+		files.read = nil
+		if n > 0 && reads < n-1 {
+			if n < 3 {
+				t.Errorf("%d reads, want some", n-1)
+			}
+			return // there are no more reads
+		}
+	}
 }
