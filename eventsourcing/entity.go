@@ -330,7 +330,7 @@ func (e *entity) takeCallersTurn(c *call) {
 			rt.workers.push(e)
 		}
 		if w != nil {
-			w.Commit(false)
+			w.Commit(&e.stream, false)
 		}
 	}()
 	if again = e.handle(0, nil, mailbox, 0, out); again {
@@ -339,7 +339,7 @@ func (e *entity) takeCallersTurn(c *call) {
 	}
 	rt.effects.Put(out)
 	if w != nil && w.Left() {
-		w.Commit(c.ctx.Err() == nil)
+		w.Commit(&e.stream, c.ctx.Err() == nil)
 	} else {
 		rt.letCallersRun()
 	}

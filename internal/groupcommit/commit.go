@@ -126,16 +126,16 @@ func (w *Writer) wakeIdle() {
 	}
 }
 
-// Commit appends the request of a Leave on this goroutine and calls Written. If others have submitted
+// Commit appends the request of a Leave to s on this goroutine and calls Written. If others have submitted
 // requests since the Leave, a goroutine of the Writer takes all of them. The same happens if the caller
-// may not wait for the journal.
-func (w *Writer) Commit(mayWait bool) {
+// may not wait for the journal. Commit does nothing if the request that waits belongs to another Stream.
+func (w *Writer) Commit(s *Stream, mayWait bool) {
 	if mayWait {
 		runtime.Gosched() // as in next
 	}
 	w.mu.Lock()
 	switch {
-	case w.state.Load() != left:
+	case w.state.Load() != left || w.queue.first.Stream != s:
 		w.mu.Unlock()
 		return
 	case !mayWait:

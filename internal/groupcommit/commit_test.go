@@ -24,11 +24,11 @@ func (e *entity) leave(t *testing.T, w *groupcommit.Writer) {
 }
 
 // committing calls Commit on another goroutine. The returned function waits for its end.
-func committing(w *groupcommit.Writer) (wait func()) {
+func (e *entity) committing(w *groupcommit.Writer) (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.Commit(true)
+		w.Commit(&e.stream, true)
 	}()
 	return func() { <-done }
 }
@@ -66,7 +66,7 @@ func TestCommit(t *testing.T) {
 			if !w.Left() {
 				t.Error("no request is left")
 			}
-			w.Commit(true)
+			w.Commit(&a.stream, true)
 			if len(log.take()) != 1 || len(here) != 1 || !here[0] {
 				t.Errorf("appends in Commit: %v, want one", here)
 			}
@@ -75,9 +75,9 @@ func TestCommit(t *testing.T) {
 		if w.Left() {
 			t.Error("a request is left, want none")
 		}
-		w.Commit(true)
+		w.Commit(&a.stream, true)
 		a.leave(t, w)
-		w.Commit(false)
+		w.Commit(&a.stream, false)
 		synctest.Wait()
 		if len(here) != 1 || here[0] {
 			t.Errorf("appends in a Commit that may not wait: %v, want one on a goroutine of the Writer", here)
@@ -103,7 +103,7 @@ func TestCommitWithOthers(t *testing.T) {
 		if w.Left() {
 			t.Error("a request is left, want none")
 		}
-		w.Commit(true)
+		w.Commit(&a.stream, true)
 		c.leave(t, w) // the Writer is not idle
 		synctest.Wait()
 		call.answer <- nil
@@ -112,6 +112,25 @@ func TestCommitWithOthers(t *testing.T) {
 		call.answer <- nil
 		synctest.Wait()
 		expect(t, "outcomes", log.take(), []string{"a@0", "b@0", "c@0"})
+	})
+}
+
+// TestCommitOfAnotherStream checks that Commit leaves the request of another goroutine to that goroutine.
+func TestCommitOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, &fake{append: func(context.Context, []journal.Write) []error { return nil }}, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		synctest.Wait()
+		a.leave(t, w)
+		w.Commit(&b.stream, true)
+		w.Commit(&b.stream, false)
+		synctest.Wait()
+		expect(t, "outcomes before Commit", log.take(), nil)
+		w.Commit(&a.stream, true)
+		expect(t, "outcomes", log.take(), []string{"a@0"})
 	})
 }
 
@@ -129,7 +148,7 @@ func TestSubmitDuringCommit(t *testing.T) {
 				a, b, c, d := log.entity("a"), log.entity("b"), log.entity("c"), log.entity("d")
 				synctest.Wait()
 				a.leave(t, w)
-				wait := committing(w)
+				wait := a.committing(w)
 				call := <-calls
 				if w.Idle() {
 					t.Error("the Writer is idle during a Commit")
@@ -167,10 +186,11 @@ func TestRoomAfterCommit(t *testing.T) {
 		log := newLedger()
 		b := log.entity("b")
 		synctest.Wait()
-		log.entity("a").leave(t, w)
+		a := log.entity("a")
+		a.leave(t, w)
 		r := b.wantNoRoom(t, w)
 		b.room = func() { w.Submit(r) }
-		wait := committing(w)
+		wait := a.committing(w)
 		(<-calls).answer <- nil
 		wait()
 		call := <-calls
@@ -191,7 +211,7 @@ func TestCloseDuringCommit(t *testing.T) {
 				a, b := log.entity("a"), log.entity("b")
 				synctest.Wait()
 				a.leave(t, w)
-				wait := committing(w)
+				wait := a.committing(w)
 				call := <-calls
 				a.submit(t, w)
 				done := closing(t.Context(), w)
@@ -215,7 +235,7 @@ func TestCloseDuringCommit(t *testing.T) {
 				}
 				wantClosed(t, log, "b@0")
 				b.leave(t, w)
-				w.Commit(true)
+				w.Commit(&b.stream, true)
 				synctest.Wait()
 				wantClosed(t, log, "b@1")
 			})
@@ -230,10 +250,11 @@ func TestCloseBeforeCommit(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})
 		log := newLedger()
 		synctest.Wait()
-		log.entity("a").leave(t, w)
+		a := log.entity("a")
+		a.leave(t, w)
 		done := closing(t.Context(), w)
 		call := <-calls
-		wait := committing(w)
+		wait := a.committing(w)
 		wait()
 		call.answer <- nil
 		if err := errors.Join(<-done, log.err("a@0")); err != nil {
@@ -255,7 +276,7 @@ func TestAbortDuringCommit(t *testing.T) {
 				a, b := log.entity("a"), log.entity("b")
 				synctest.Wait()
 				a.leave(t, w)
-				wait := committing(w)
+				wait := a.committing(w)
 				stuck := <-calls
 				if limit == 1 {
 					b.submit(t, w)
@@ -307,15 +328,16 @@ func TestCommitPanic(t *testing.T) {
 		defer closeWriter(t, w)
 		log := newLedger()
 		synctest.Wait()
-		log.entity("a").leave(t, w)
-		w.Commit(true)
+		a := log.entity("a")
+		a.leave(t, w)
+		w.Commit(&a.stream, true)
 		if err := log.err("a@0"); !errors.Is(err, journal.ErrContract) || journal.NotStored(err) {
 			t.Errorf("the outcome is %v, want an unknown one", err)
 		}
 		fail = false
 		b := log.entity("b")
 		b.leave(t, w)
-		w.Commit(true)
+		w.Commit(&b.stream, true)
 		b.submit(t, w)
 		synctest.Wait()
 		expect(t, "outcomes", log.take(), []string{"a@0", "b@0", "b@1"})
@@ -345,7 +367,7 @@ func TestGoexitInOnCommit(t *testing.T) {
 					go func() {
 						defer close(ended)
 						submit(t, w)
-						w.Commit(true)
+						w.Commit(&a.stream, true)
 					}()
 					<-ended
 					synctest.Wait()

@@ -269,7 +269,7 @@ func (c *client) submit() bool {
 	submit := c.w.Submit
 	if c.rng.IntN(2) == 0 {
 		submit = c.w.Leave
-		defer func() { c.w.Commit(c.rng.IntN(10) > 0) }()
+		defer func() { c.w.Commit(&c.stream, c.rng.IntN(10) > 0) }()
 	}
 	if !submit(r) {
 		return false

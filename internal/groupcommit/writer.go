@@ -44,8 +44,8 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 // requests of the Stream until Reset. Other streams are not affected unless they write to the same
 // ID. The journal itself may skip the writes of such a stream in the same call.
 //
-// A goroutine that may wait for the journal calls Leave and then Commit. While no other request is there,
-// Commit appends on this goroutine, which saves two changes of goroutines. Such an append counts as one of
+// A goroutine that may wait for the journal calls Leave and then Commit for its Stream. While no other
+// request is there, Commit appends on this goroutine, which saves two changes of goroutines. Such an append counts as one of
 // the concurrent calls.
 //
 // With a journal.Immediate, a Writer has no goroutine and no queue: Submit appends the write and
