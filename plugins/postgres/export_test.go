@@ -278,6 +278,16 @@ func (db *DB) WaitingDeletions() int {
 	return len(db.looks.waiting)
 }
 
+// WaitForAppends is the wait of a deletion after its mark.
+func (j *Journal) WaitForAppends(ctx context.Context) error { return j.waitForAppends(ctx) }
+
+// Looked reports whether a deletion has ever waited for a look.
+func (db *DB) Looked() bool {
+	db.looks.mu.Lock()
+	defer db.looks.mu.Unlock()
+	return db.looks.waiting != nil
+}
+
 // AwaitLooks waits until no look is in flight.
 func (db *DB) AwaitLooks() { db.looks.running.Wait() }
 

@@ -213,6 +213,7 @@ type appendLooks struct {
 
 	mu      sync.Mutex
 	waiting []*appendWait
+	served  []*appendWait      // those of waiting that the current look serves
 	looking bool               // a goroutine looks until no deletion waits
 	cancel  context.CancelFunc // ends the current look and the pause after it
 }
@@ -225,7 +226,8 @@ type appendWait struct {
 	done chan struct{}
 }
 
-// wait starts to wait. The caller must call leave unless done is closed.
+// wait starts to wait. The caller must call leave unless done is closed. The journal must be open during
+// the call, because Close waits for the looks.
 func (l *appendLooks) wait() *appendWait {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,12 +240,14 @@ func (l *appendLooks) wait() *appendWait {
 	return w
 }
 
-// leave ends a wait. The last one ends the current look.
+// leave ends a wait. The last one that the current look serves ends this look, so that later deletions
+// do not wait for it.
 func (l *appendLooks) leave(w *appendWait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = slices.DeleteFunc(l.waiting, func(other *appendWait) bool { return other == w })
-	if len(l.waiting) == 0 && l.cancel != nil {
+	left := func(other *appendWait) bool { return other == w }
+	l.waiting, l.served = slices.DeleteFunc(l.waiting, left), slices.DeleteFunc(l.served, left)
+	if len(l.served) == 0 && l.cancel != nil {
 		l.cancel()
 	}
 }
@@ -252,7 +256,7 @@ func (l *appendLooks) leave(w *appendWait) {
 func (l *appendLooks) run() {
 	pause := waitPause
 	for {
-		ctx, waits := l.begin()
+		ctx := l.begin()
 		if ctx == nil {
 			return
 		}
@@ -261,16 +265,16 @@ func (l *appendLooks) run() {
 			now[string(values[0])] = true
 			return nil
 		})
-		if pause = min(2*pause, maxWaitPause); l.end(waits, now, err) {
+		if pause = min(2*pause, maxWaitPause); l.end(now, err) {
 			pause = waitPause
 		}
 		sleep(ctx, pause)
 	}
 }
 
-// begin returns the deletions that the next look serves, and the context of the look. The context is
-// nil if no deletion waits.
-func (l *appendLooks) begin() (ctx context.Context, waits []*appendWait) {
+// begin returns the context of the next look, which serves the deletions that wait now. It is nil if
+// none wait.
+func (l *appendLooks) begin() (ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cancel != nil {
@@ -278,29 +282,32 @@ func (l *appendLooks) begin() (ctx context.Context, waits []*appendWait) {
 		l.cancel = nil
 	}
 	if l.looking = len(l.waiting) > 0; !l.looking {
-		return nil, nil
+		return nil
 	}
+	l.served = slices.Clone(l.waiting)
 	ctx, l.cancel = context.WithCancel(context.Background())
-	return ctx, slices.Clone(l.waiting)
+	return ctx
 }
 
 // end takes note of the appends in progress. It reports whether a deletion has had its first look and
 // still waits.
-func (l *appendLooks) end(waits []*appendWait, now map[string]bool, err error) (first bool) {
+func (l *appendLooks) end(now map[string]bool, err error) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range waits {
+	l.served = slices.DeleteFunc(l.served, func(w *appendWait) bool {
 		if w.left == nil {
 			w.left, first = maps.Clone(now), true
 		} else {
 			maps.DeleteFunc(w.left, func(name string, _ bool) bool { return !now[name] })
 		}
-		if i := slices.Index(l.waiting, w); i >= 0 && (err != nil || len(w.left) == 0) {
-			l.waiting = slices.Delete(l.waiting, i, i+1)
+		done := err != nil || len(w.left) == 0
+		if done {
+			l.waiting = slices.DeleteFunc(l.waiting, func(other *appendWait) bool { return other == w })
 			w.err = err
 			close(w.done)
 		}
-	}
+		return done
+	})
 	if len(l.waiting) == 0 {
 		l.cancel()
 	}

@@ -387,3 +387,40 @@ func TestDeletionLeaves(t *testing.T) {
 		})
 	}
 }
+
+// A look ends with the last deletion that it serves. A later deletion does not wait for it.
+func TestLookOfLeftDeletionEnds(t *testing.T) {
+	t.Parallel()
+	db, conn, looks := lookGate(t)
+	store(t, db.TestJournal(), eventsOf("a", 0, 3), eventsOf("b", 0, 3))
+	execute(t, conn, "SELECT pg_advisory_lock(1)")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	left, done := make(chan error, 1), make(chan error, 1)
+	go func() { left <- db.TestJournal().DeleteTo(ctx, "a", 2) }()
+	until(t, "a look", func() bool { return looks() == 1 })
+	go func() { done <- db.TestJournal().DeleteTo(t.Context(), "b", 2) }()
+	until(t, "the second deletion", func() bool { return db.WaitingDeletions() == 2 })
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first deletion: %v, want the end of its context", err)
+	}
+	until(t, "the look of the second deletion", func() bool { return looks() == 2 })
+	execute(t, conn, "SELECT pg_advisory_unlock(1)")
+	if err := <-done; err != nil {
+		t.Errorf("the second deletion: %v", err)
+	}
+}
+
+// A deletion whose journal is closed after its mark starts no look, because Close has waited for them.
+func TestNoLookAfterClose(t *testing.T) {
+	t.Parallel()
+	db := openStore(t, pgtest.DSN(t), postgres.Config{})
+	j := db.TestJournal()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.WaitForAppends(t.Context()); !errors.Is(err, journal.ErrClosed) || db.Looked() {
+		t.Errorf("the deletion returned %v, looked %v, want ErrClosed and no look", err, db.Looked())
+	}
+}

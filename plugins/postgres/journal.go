@@ -164,7 +164,11 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 
 // waitForAppends waits until the appends that are in progress at the call have ended.
 func (j *Journal) waitForAppends(ctx context.Context) error {
+	if !j.handle.Enter() {
+		return journal.ErrClosed
+	}
 	w := j.db.looks.wait()
+	j.handle.Leave() // Close does not wait for appends
 	select {
 	case <-w.done:
 		return j.db.fail(ctx, w.err)
