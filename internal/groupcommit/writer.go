@@ -45,8 +45,8 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 // ID. The journal itself may skip the writes of such a stream in the same call.
 //
 // A goroutine that may wait for the journal calls Leave and then Commit for its Stream. While no other
-// request is there, Commit appends on this goroutine, which saves two changes of goroutines. Such an append counts as one of
-// the concurrent calls.
+// request is there, Commit appends on this goroutine, which saves two changes of goroutines. Such an
+// append counts as one of the concurrent calls.
 //
 // With a journal.Immediate, a Writer has no goroutine and no queue: Submit appends the write and
 // calls Written before it returns. Then the caller orders the calls of Submit and Reset for a Stream,
