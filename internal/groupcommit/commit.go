@@ -99,7 +99,7 @@ func (w *Writer) next(c *batch) bool {
 			return false // the call that holds a busy ID handles the requests that wait for it
 		}
 		w.idle++
-		if w.idle == len(w.active) {
+		if w.idle == len(w.active) && !w.waking {
 			w.state.Store(idle)
 		}
 		w.wake.Wait()
@@ -159,7 +159,7 @@ func (w *Writer) Commit(s *Stream, mayWait bool) {
 			w.wake.Broadcast()
 		case w.queue.first != nil || w.waiting.any():
 			w.wakeIdle()
-		case w.idle == len(w.active):
+		case w.idle == len(w.active) && !w.waking:
 			w.state.Store(idle)
 		}
 	}()
