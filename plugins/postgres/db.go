@@ -213,7 +213,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db.journal = Journal{handle: plugin.NewHandle(), db: db}
 	db.snapshots = SnapshotStore{handle: plugin.NewHandle(), db: db}
 	db.own.seed = maphash.MakeSeed()
-	db.looks.db = db
+	db.looks.db, db.looks.limit = db, lookTimeout
 	db.highest, db.replay, db.load = newGatherer(db, &db.sql.highestMany), newGatherer(db, &db.sql.replayMany), newGatherer(db, &db.sql.loadMany)
 	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
 	return db, nil

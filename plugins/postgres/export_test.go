@@ -271,6 +271,13 @@ func (g *Gatherer) Repeats() int { return len(g.g.repeats) }
 // SetLook replaces the statement that returns the appends in progress.
 func (db *DB) SetLook(sql string) { db.sql.underWay.sql = sql }
 
+// LimitLooks sets the time limit of the looks that begin from now on.
+func (db *DB) LimitLooks(limit time.Duration) {
+	db.looks.mu.Lock()
+	defer db.looks.mu.Unlock()
+	db.looks.limit = limit
+}
+
 // WaitingDeletions returns the number of deletions that wait for appends.
 func (db *DB) WaitingDeletions() int {
 	db.looks.mu.Lock()

@@ -6,10 +6,13 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/journal"
 )
 
 const (
@@ -199,16 +202,22 @@ func (g *gatherer) arrays(calls []*gathered) [][]byte {
 	return params
 }
 
-// The pause between two looks at the appends in progress doubles from waitPause to maxWaitPause.
+// The pause between two looks at the appends in progress doubles from waitPause to maxWaitPause. A look
+// fails after lookTimeout.
 const (
 	waitPause    = 4 * time.Millisecond // most appends have ended then
 	maxWaitPause = 50 * time.Millisecond
+	lookTimeout  = 10 * time.Second
 )
 
+var errLookTimeout = fmt.Errorf("%w: no reply in time about the appends in progress", journal.ErrUnavailable)
+
 // appendLooks waits for appends. Deletions that wait at the same time share the looks at the locks of
-// the server, each of which takes the server 0.1 ms.
+// the server, each of which takes the server 0.1 ms. A look that takes longer than limit fails the
+// deletions that it serves, so that a connection that hangs does not delay the deletions of others.
 type appendLooks struct {
 	db      *DB
+	limit   time.Duration
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -265,6 +274,9 @@ func (l *appendLooks) run() {
 			now[string(values[0])] = true
 			return nil
 		})
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		if pause = min(2*pause, maxWaitPause); l.end(now, err) {
 			pause = waitPause
 		}
@@ -285,7 +297,7 @@ func (l *appendLooks) begin() (ctx context.Context) {
 		return nil
 	}
 	l.served = slices.Clone(l.waiting)
-	ctx, l.cancel = context.WithCancel(context.Background())
+	ctx, l.cancel = context.WithTimeoutCause(context.Background(), l.limit, errLookTimeout)
 	return ctx
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -409,6 +410,23 @@ func TestLookOfLeftDeletionEnds(t *testing.T) {
 	execute(t, conn, "SELECT pg_advisory_unlock(1)")
 	if err := <-done; err != nil {
 		t.Errorf("the second deletion: %v", err)
+	}
+}
+
+// A look that hangs fails after its time limit, and deletes nothing.
+func TestLookTimeout(t *testing.T) {
+	t.Parallel()
+	db, conn, _ := lookGate(t)
+	store(t, db.TestJournal(), eventsOf("a", 0, 3))
+	execute(t, conn, "SELECT pg_advisory_lock(1)")
+	db.LimitLooks(time.Millisecond)
+	if err := db.TestJournal().DeleteTo(t.Context(), "a", 2); !errors.Is(err, journal.ErrUnavailable) {
+		t.Errorf("DeleteTo: %v, want ErrUnavailable", err)
+	}
+	db.LimitLooks(time.Minute)
+	execute(t, conn, "SELECT pg_advisory_unlock(1)")
+	if err := db.TestJournal().DeleteTo(t.Context(), "a", 3); err != nil {
+		t.Errorf("the next deletion: %v", err)
 	}
 }
 
