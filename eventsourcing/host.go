@@ -100,7 +100,7 @@ type HostOptions struct {
 	// stores nothing else, Ask also appends the events. Such an Ask returns when the handler and the append
 	// have ended, even if its context ends earlier. A disk that hangs delays one such Ask for each Store.
 	// runtime.Goexit in the handler ends the caller's goroutine. If the handlers of two entities ask each
-	// other and the inner Ask has no deadline, both block for ever.
+	// other, neither returns before the context of the inner Ask ends.
 	WorkersOnly bool
 	// SharedJournal lets several runtimes without package sharding host the type over one journal.
 	// Without it, a runtime that does not write answers from a state that other runtimes have
