@@ -136,7 +136,7 @@ func (s *server) update(ctx context.Context, o *order) (result, error) {
 		began := time.Now()
 		i := rng.IntN(o.Count)
 		err := s.change(ctx, o.Kind, keys[i], ddata.WriteMajority(), elements[i%10][rng.IntN(max(1, o.Size))])
-		if o.Pause > 0 || n%sampleEvery == 0 {
+		if o.Pause > 0 || sampled(caller, n) {
 			now := time.Now()
 			samples[caller] = append(samples[caller], sample{now, now.Sub(began)})
 		}

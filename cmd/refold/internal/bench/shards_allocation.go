@@ -116,11 +116,22 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[counter
 		}
 	}
 	var next sharding.Shard
+	told := began
 	if err := until(ctx, time.Millisecond, func(ctx context.Context) (found bool, err error) {
 		for ; int(next) < shards; next++ {
-			if _, found, err = from.Home(ctx, next); err != nil || !found {
+			if _, found, err = from.Home(ctx, next); err != nil {
 				return false, err
 			}
+			if found {
+				continue
+			}
+			if time.Since(told) < time.Second {
+				return false, nil
+			}
+			// The home may have refused the message because it did not host the shard yet. Then the sender
+			// has forgotten the home, and asks for it again with the next message.
+			told = time.Now()
+			return false, eventsourcing.Tell(ctx, from.Ref(strconv.Itoa(int(next))), read{})
 		}
 		return true, nil
 	}); err != nil {

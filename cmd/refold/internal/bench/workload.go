@@ -162,8 +162,11 @@ func refs(h *local, n int) []eventsourcing.Ref[counter] {
 }
 
 // sampleEvery is the number of operations per measured latency. Reading the clock twice for each
-// operation would be a large part of the measured time.
+// operation would be a large part of the measured time. Callers begin at different operations: if the
+// first operation of each was measured, the start would count sampleEvery times.
 const sampleEvery = 8
+
+func sampled(caller, n int) bool { return (caller+n)%sampleEvery == 0 }
 
 type throughput struct {
 	ops     int
@@ -180,7 +183,7 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (t
 	end := start.Add(length)
 	err := inParallel(callers, callers, func(i int) error {
 		for n := 0; ; n++ {
-			timed := n%sampleEvery == 0
+			timed := sampled(i, n)
 			var began time.Time
 			if timed {
 				if began = time.Now(); n > 0 && began.After(end) {
