@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
@@ -151,6 +152,58 @@ func TestNoGapAfterRestoredDump(t *testing.T) {
 	wantConflict(t, j, 4, 3)
 }
 
+// A copy of the database in the same server lacks events that this process has stored. It takes the name
+// of the database.
+func TestNoGapAfterRestoredCopy(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Config{})
+	dsn := server.DSN(t)
+	admin, database := connect(t, server.DSN(t)), name(t, dsn)
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
+	withoutSessions := func(sql string) {
+		t.Helper()
+		var err error
+		if !until(t, sql, func() bool {
+			execute(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", database)
+			_, err = admin.Exec(t.Context(), sql)
+			return err == nil
+		}) {
+			t.Fatal(err)
+		}
+	}
+	untilHighest := func(want uint64) {
+		t.Helper()
+		until(t, "a new connection", func() bool {
+			highest, err := j.HighestSequenceNr(t.Context(), "a")
+			return err == nil && highest == want
+		})
+	}
+	storeOwn(t, j)
+	withoutSessions("CREATE DATABASE copy TEMPLATE " + database)
+	untilHighest(3)
+	storeNext(t, j, 3)
+	withoutSessions("ALTER DATABASE " + database + " RENAME TO former")
+	execute(t, admin, "ALTER DATABASE copy RENAME TO "+database)
+	untilHighest(3)
+	wantConflict(t, j, 4, 3)
+}
+
+// A TRUNCATE removes the events of an epoch that began after the snapshot of its transaction.
+func TestNoGapAfterTruncateWithOldSnapshot(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	j, old, conn := openStore(t, dsn, postgres.Config{}).TestJournal(), connect(t, dsn), connect(t, dsn)
+	execute(t, conn, "INSERT INTO refold.deletions VALUES ('z', 1)")
+	execute(t, old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM refold.deletions", pgx.QueryExecModeSimpleProtocol)
+	execute(t, conn, "DELETE FROM refold.deletions")
+	storeOwn(t, j)
+	_, err := old.Exec(t.Context(), "TRUNCATE refold.events; COMMIT", pgx.QueryExecModeSimpleProtocol)
+	if failed, ok := errors.AsType[*pgconn.PgError](err); !ok || failed.Code != "40001" {
+		t.Errorf("TRUNCATE beside a new epoch: %v, want a serialization failure", err)
+		wantConflict(t, j, 3, 0)
+	}
+}
+
 // A promoted standby lacks an event that this process has stored.
 func TestNoGapAfterPromotion(t *testing.T) {
 	t.Parallel()
@@ -184,6 +237,18 @@ func TestNoEpochWithPartitions(t *testing.T) {
 	storeOwn(t, db.TestJournal())
 	if db.OwnEvents() != 0 {
 		t.Errorf("with partitions, the journal holds the highest numbers of %d IDs, want none", db.OwnEvents())
+	}
+}
+
+// A crash of a process of the server empties an unlogged table, so there is no epoch.
+func TestNoEpochOfUnloggedTable(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	execute(t, connect(t, dsn), "ALTER TABLE refold.events SET UNLOGGED")
+	storeOwn(t, db.TestJournal())
+	if db.OwnEvents() != 0 {
+		t.Errorf("with an unlogged table, the journal holds the highest numbers of %d IDs, want none", db.OwnEvents())
 	}
 }
 

@@ -238,22 +238,27 @@ func newStatements(schema string, class int32) statements {
 			WHERE least($2, h.highest) > 0
 			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
 			RETURNING deleted_to`, pgtype.TextOID, pgtype.Int8OID),
-		underWay: st(anyRows, "under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
-			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
-		// The result is whether events may be left after the range, not how many were deleted: a
+		// A standby knows no appends. Its answer would be that there are none.
+		underWay: st(primaryRows, "under_way", fmt.Sprintf(`SELECT l.virtualtransaction, pg_is_in_recovery() FROM (SELECT) AS one
+			LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = %d AND l.granted
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
+		// The result is 1 if events may be left after the range, 2 without the mark. It is not how many were deleted: a
 		// concurrent deletion may have deleted some of them. All events of the range are visible, because
 		// DeleteTo has waited for the appends. The lower bound skips the index entries of events that
-		// earlier deletions have deleted.
-		deleteSome: st(oneChanged, "delete_some", `WITH range AS (
-				SELECT f.seq_nr AS first, f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) AS upto FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1
+		// earlier deletions have deleted. Nothing is deleted without the mark, which a restore may have
+		// removed since it was set: the numbers of the events would be used again.
+		deleteSome: st(oneChanged, "delete_some", `WITH mark AS (
+				SELECT FROM {s}.deletions d WHERE d.id = $1 AND d.deleted_to >= $2
+			), range AS (
+				SELECT f.seq_nr AS first, f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) AS upto FROM {s}.events f
+				WHERE f.id = $1 AND EXISTS (SELECT FROM mark) ORDER BY f.seq_nr LIMIT 1
 			), gone AS (
 				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr >= (SELECT first FROM range) AND e.seq_nr <= (SELECT upto FROM range)
 				RETURNING e.ordinal, e.tags
 			), untagged AS (
 				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
 			)
-			SELECT CASE WHEN (SELECT upto FROM range) < $2 THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
+			SELECT CASE WHEN NOT EXISTS (SELECT FROM mark) THEN 2::int8 WHEN (SELECT upto FROM range) < $2 THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
 
 		saveSnapshot: st(changed, "save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,

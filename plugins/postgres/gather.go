@@ -271,7 +271,9 @@ func (l *appendLooks) run() {
 		}
 		now := make(map[string]bool)
 		err := l.db.run(ctx, &l.db.sql.underWay, nil, func(values [][]byte) error {
-			now[string(values[0])] = true
+			if values[0] != nil {
+				now[string(values[0])] = true
+			}
 			return nil
 		})
 		if err != nil && ctx.Err() != nil {

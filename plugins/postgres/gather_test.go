@@ -280,11 +280,11 @@ func lookGate(t *testing.T) (db *postgres.DB, conn *pgx.Conn, looks func() int) 
 	db, conn = openStore(t, dsn, postgres.Config{}), connect(t, dsn)
 	execute(t, conn, `CREATE TABLE refold.held (name text);
 		CREATE SEQUENCE refold.looks;
-		CREATE FUNCTION refold.look() RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN
+		CREATE FUNCTION refold.look() RETURNS TABLE (transaction text, standby boolean) LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM nextval('refold.looks'), pg_advisory_xact_lock_shared(1);
-			RETURN QUERY SELECT h.name FROM refold.held h;
+			RETURN QUERY SELECT h.name, false FROM (SELECT) AS one LEFT JOIN refold.held h ON true;
 		END $$`, pgx.QueryExecModeSimpleProtocol)
-	db.SetLook("SELECT refold.look()")
+	db.SetLook("SELECT * FROM refold.look()")
 	return db, conn, func() (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM refold.looks").Scan(&n); err != nil {
@@ -336,6 +336,28 @@ func TestDeletionWaitsForFirstLook(t *testing.T) {
 	execute(t, conn, "UPDATE refold.held SET name = 'new'")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A deletion whose mark is removed while it waits deletes nothing.
+func TestDeletionWithoutMark(t *testing.T) {
+	t.Parallel()
+	db, conn, looks := lookGate(t)
+	j := db.TestJournal()
+	store(t, j, eventsOf("a", 0, 3))
+	execute(t, conn, "INSERT INTO refold.held VALUES ('append')")
+	done := make(chan error, 1)
+	go func() { done <- j.DeleteTo(t.Context(), "a", 3) }()
+	until(t, "a look", func() bool { return looks() >= 1 })
+	execute(t, conn, "DELETE FROM refold.deletions; DELETE FROM refold.held", pgx.QueryExecModeSimpleProtocol)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "mark") {
+		t.Errorf("deletion without its mark: %v, want an error", err)
+	}
+	if highest, err := j.HighestSequenceNr(t.Context(), "a"); err != nil || highest != 3 {
+		t.Errorf("highest number %d, error %v, want 3", highest, err)
+	}
+	if err := j.DeleteTo(t.Context(), "a", 3); err != nil {
+		t.Errorf("the same deletion again: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"unicode/utf8"
@@ -126,6 +127,11 @@ func textPrefix(s string) string {
 	return s
 }
 
+// noMark is a result of the statement deleteSome.
+const noMark = 2
+
+var errNoMark = errors.New("the mark of the deletion is gone from the table deletions: a program other than Refold has removed it, or the database was restored; delete again")
+
 // DeleteTo implements journal.Journal. Events are deleted in transactions of 5,000, oldest first. A
 // later deletion of the same ID, up to the same or a higher number, completes an interrupted one.
 // Disk space is free again when the server has vacuumed the table.
@@ -152,7 +158,10 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error
 	params[1] = int8Value(min(to, marked))
 	for more := true; more; {
 		err := j.readRows(ctx, id, &j.db.sql.deleteSome, params, func(values [][]byte) error {
-			more = binary.BigEndian.Uint64(values[0]) > 0
+			result := binary.BigEndian.Uint64(values[0])
+			if more = result > 0; result == noMark {
+				return errNoMark
+			}
 			return nil
 		})
 		if err != nil {

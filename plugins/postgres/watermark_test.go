@@ -332,6 +332,9 @@ func TestStandby(t *testing.T) {
 	if _, err := standby.TestJournal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
 		t.Errorf("the end on a standby: %v, want ErrReadOnly", err)
 	}
+	if err := standby.TestJournal().WaitForAppends(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
+		t.Errorf("a look at the appends of a standby: %v, want ErrReadOnly", err)
+	}
 	// A standby may lack the last events.
 	for name, j := range map[string]*postgres.Journal{"an open journal": db.TestJournal(), "a new journal": standby.TestJournal()} {
 		until(t, "a connection to the standby", func() bool {

@@ -23,7 +23,8 @@ CREATE FUNCTION refold.next_epoch() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF TG_TABLE_NAME <> 'events' OR NOT EXISTS (SELECT FROM refold.deletions) THEN
+    -- A TRUNCATE may have an older snapshot of deletions than the one in which it removes the rows.
+    IF TG_OP = 'TRUNCATE' OR TG_TABLE_NAME <> 'events' OR NOT EXISTS (SELECT FROM refold.deletions) THEN
         UPDATE refold.epochs SET changes = changes + 1;
     END IF;
     RETURN NULL;
@@ -43,7 +44,7 @@ ALTER TABLE refold.deletions ENABLE ALWAYS TRIGGER next_epoch;
 -- The result is '' if the highest number of an element of _look_ids is not that of _look_expects.
 -- The other arrays have one element for each event, as those of append_many.
 --
--- An epoch identifies the running server, the table of events, and the row of epochs. Without an
+-- An epoch identifies the running server, the database, the table of events, and the row of epochs. Without an
 -- epoch, stored events may be deleted, or may be lost when the server crashes. The epoch is read
 -- after the first access to events, which keeps the table locked against TRUNCATE.
 CREATE FUNCTION refold.append_batch(
@@ -68,10 +69,11 @@ BEGIN
     END IF;
     PERFORM pg_advisory_xact_lock_shared(_class, (_drawn & 2147483647)::integer);
     -- The triggers must exist and fire. A statement on a partition does not fire those of its table.
-    SELECT concat_ws('/', extract(epoch FROM pg_postmaster_start_time()), 'refold.events'::regclass::oid, p.xmin) INTO _current
+    SELECT concat_ws('/', extract(epoch FROM pg_postmaster_start_time()),
+            (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), 'refold.events'::regclass::oid, p.xmin) INTO _current
         FROM refold.epochs p
         WHERE current_setting('synchronous_commit') <> 'off' AND NOT EXISTS (SELECT FROM refold.deletions)
-            AND 'r' = (SELECT c.relkind FROM pg_class c WHERE c.oid = 'refold.events'::regclass)
+            AND ('r', 'p') = (SELECT c.relkind, c.relpersistence FROM pg_class c WHERE c.oid = 'refold.events'::regclass)
             AND 'A' = (SELECT t.tgenabled FROM pg_trigger t WHERE t.tgrelid = 'refold.events'::regclass AND t.tgname = 'next_epoch')
             AND 'A' = (SELECT t.tgenabled FROM pg_trigger t WHERE t.tgrelid = 'refold.deletions'::regclass AND t.tgname = 'next_epoch');
     _current := coalesce(_current, '-');
