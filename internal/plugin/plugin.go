@@ -10,41 +10,57 @@ import "sync"
 // Handle is the part of a database that can be closed separately: its journal or its snapshot
 // store. All methods are safe for concurrent use.
 type Handle struct {
-	mu     sync.RWMutex // held shared by running calls
-	closed bool
-	done   chan struct{}
-	taken  bool // guarded by Handles.mu
+	mu      sync.Mutex // never held while a call runs, so that a call during Shut does not wait
+	closed  bool
+	running int       // calls
+	idle    sync.Cond // signaled when no call runs and closed is set
+	done    chan struct{}
+	taken   bool // guarded by Handles.mu
 }
 
 // NewHandle returns an open handle.
-func NewHandle() *Handle { return &Handle{done: make(chan struct{})} }
+func NewHandle() *Handle {
+	h := &Handle{done: make(chan struct{})}
+	h.idle.L = &h.mu
+	return h
+}
 
 // Enter reports whether the handle is open. If it is, the caller must call Leave.
 func (h *Handle) Enter() bool {
-	h.mu.RLock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
-		h.mu.RUnlock()
 		return false
 	}
+	h.running++
 	return true
 }
 
 // Leave ends a call that began with Enter.
-func (h *Handle) Leave() { h.mu.RUnlock() }
+func (h *Handle) Leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running--; h.closed && h.running == 0 {
+		h.idle.Broadcast()
+	}
+}
 
-// Done returns a channel that is closed with the handle, for calls that wait without Enter.
+// Done returns a channel that is closed when Shut begins, for calls that wait without Enter.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
 // Shut closes the handle, waits for running calls, and reports whether it was open.
 func (h *Handle) Shut() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return false
+	open := !h.closed
+	if open {
+		h.closed = true
+		close(h.done)
 	}
-	h.closed = true
-	close(h.done)
-	return true
+	for h.running > 0 {
+		h.idle.Wait()
+	}
+	return open
 }
 
 // Handles counts the open handles of a database, which is closed with the last of them. The zero
