@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -253,6 +254,38 @@ func TestGoexitInObserverOfCommits(t *testing.T) {
 		text, err = s.ask(addLines("2"))
 		expect(s.t, text, err, "0 1 2")
 	})
+}
+
+// TestGoexitInObserverOfStoredEvents checks that an entity goes on after Observer.Durable has called
+// runtime.Goexit, on the goroutine of a caller or of the writer.
+func TestGoexitInObserverOfStoredEvents(t *testing.T) {
+	t.Parallel()
+	for _, local := range []bool{false, true} {
+		t.Run(fmt.Sprintf("local=%t", local), func(t *testing.T) {
+			t.Parallel()
+			callersScene(t, func(s *shardedScene) {
+				if local {
+					s.cfg.Store = store.Of(localJournal{s.journal}, s.snapshots)
+				}
+				exited := false
+				s.cfg.Observer.Durable = func(_ string, seqNr uint64) {
+					if seqNr == 2 && !exited {
+						exited = true
+						runtime.Goexit()
+					}
+				}
+			}, func(s *shardedScene) {
+				defer s.close()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				go func() { _, _ = s.askOf(ctx, "1", addLines("1")) }()
+				synctest.Wait()
+				text, err := s.ask(addLines("2"))
+				expect(s.t, text, err, "0 1 2")
+				s.expectStored("0", "1", "2")
+			})
+		})
+	}
 }
 
 // TestAskKeepsOrder checks that an ask does not overtake what its sender has told before.
@@ -728,19 +761,26 @@ func TestCallersShareProcessor(t *testing.T) { //nolint:paralleltest // it sets 
 }
 
 // TestCallerHidesNoPanic checks that a panic outside of user code ends the process, even if the caller
-// of Ask recovers panics, as net/http does. The function Now has no protection.
+// of Ask recovers panics, as net/http does. The function Now has no protection, and neither has the log,
+// which is used here after the caller has stored its event.
 func TestCallerHidesNoPanic(t *testing.T) {
 	t.Parallel()
 	const variable = "REFOLD_TEST_PANIC_ON_CALLER"
-	if os.Getenv(variable) != "" {
+	if subject := os.Getenv(variable); subject != "" {
 		s := newScene(t)
+		s.cfg.Store = store.Of(localJournal{s.journal}, s.snapshots)
 		var fail atomic.Bool
-		s.cfg.Now = func() time.Time {
-			if fail.Load() {
-				panic("no time")
+		failing := func(at string) {
+			if at == subject && fail.Load() {
+				panic("no " + subject)
 			}
+		}
+		s.cfg.Now = func() time.Time {
+			failing("time")
 			return time.Now()
 		}
+		s.cfg.Logger = slog.New(handlerFunc(func() { failing("log") }))
+		s.cfg.Observer.Durable = func(string, uint64) { failing("log") }
 		s.open()
 		s.mustAsk(addLines("x"))
 		defer func() {
@@ -748,13 +788,31 @@ func TestCallerHidesNoPanic(t *testing.T) {
 			os.Exit(0)
 		}()
 		fail.Store(true)
-		_, _ = s.ask(recall)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, _ = s.askOf(ctx, "1", addLines("y"))
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCallerHidesNoPanic$", "-test.v")
-	cmd.Env = append(os.Environ(), variable+"=1")
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "no time") {
-		t.Errorf("the process has ended with %v, want a panic: %s", err, out)
+	for _, subject := range []string{"time", "log"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCallerHidesNoPanic$", "-test.v")
+		cmd.Env = append(os.Environ(), variable+"="+subject)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "no "+subject) {
+			t.Errorf("the process has ended with %v, want a panic: %s", err, out)
+		}
 	}
 }
+
+// handlerFunc is a log handler that calls a function for each record.
+type handlerFunc func()
+
+func (handlerFunc) Enabled(context.Context, slog.Level) bool { return true }
+
+func (f handlerFunc) Handle(context.Context, slog.Record) error {
+	f()
+	return nil
+}
+
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler { return f }
+
+func (f handlerFunc) WithGroup(string) slog.Handler { return f }

@@ -247,18 +247,26 @@ func (e *entity) Written(_ *groupcommit.Request, err error) {
 	}
 	e.queued = true
 	e.mu.Unlock()
-	handled := e.answerStored()
-
-	e.mu.Lock()
-	if !handled {
-		e.stored++
-	}
-	e.queued = false
-	if e.hasInput() {
-		e.schedule()
-		return
-	}
-	e.mu.Unlock()
+	handled, ended := true, false
+	defer func() { // also if user code calls runtime.Goexit
+		e.mu.Lock()
+		switch {
+		case !ended:
+			// The machine may have counted the unit. If it counted the unit again, the next one would be
+			// acknowledged before it is stored.
+			e.add(input{Input: engine.Input{Kind: engine.Continue}})
+		case !handled:
+			e.stored++
+		}
+		e.queued = false
+		if e.hasInput() {
+			e.schedule()
+			return
+		}
+		e.mu.Unlock()
+	}()
+	handled = e.answerStored()
+	ended = true
 }
 
 // answerStored handles a stored unit on the writer's goroutine if the unit can lead only to

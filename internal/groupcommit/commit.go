@@ -291,21 +291,28 @@ func (w *Writer) send(c *batch) {
 		w.settle(c, slots)
 	}
 	w.mu.Unlock()
-	defer answer(c) // also if OnCommit calls runtime.Goexit
+	defer func() { // also if OnCommit calls runtime.Goexit
+		rest := c.requests
+		c.requests = requests{}
+		answer(rest)
+	}()
 	if sent && w.cfg.OnCommit != nil {
 		w.cfg.OnCommit(info)
 	}
 }
 
 // answer calls Written for the requests of a batch.
-func answer(c *batch) {
-	r := c.requests.first
-	c.requests = requests{}
-	for r != nil {
-		next, err := r.next, r.err
+func answer(rest requests) {
+	defer func() {
+		if rest.first != nil { // Written called runtime.Goexit
+			answer(rest)
+		}
+	}()
+	for r := rest.first; r != nil; r = rest.first {
+		rest.pop()
+		err := r.err
 		r.next, r.err = nil, nil
 		r.Owner.Written(r, err)
-		r = next
 	}
 }
 

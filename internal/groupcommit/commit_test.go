@@ -384,3 +384,29 @@ func TestGoexitInOnCommit(t *testing.T) {
 		})
 	}
 }
+
+// TestGoexitInWritten checks that the other requests of a batch are answered if Written calls
+// runtime.Goexit, and that the Writer continues.
+func TestGoexitInWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := manual()
+		w := newWriter(t, &fake{append: store}, journal.WriterConfig{})
+		log := newLedger()
+		first, a, b, c := log.entity("first"), log.entity("a"), log.entity("b"), log.entity("c")
+		first.submit(t, w)
+		call := <-calls
+		a.exit, b.exit = true, true
+		for _, e := range []*entity{a, b, c} {
+			e.submit(t, w)
+		}
+		call.answer <- nil
+		(<-calls).answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"first@0", "a@0", "b@0", "c@0"})
+		c.submit(t, w)
+		(<-calls).answer <- nil
+		closeWriter(t, w)
+		expect(t, "outcomes", log.take(), []string{"c@1"})
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -83,6 +84,7 @@ type entity struct {
 	log    *ledger
 	seqNr  uint64
 	room   func() // called instead of recording the call
+	exit   bool   // Written calls runtime.Goexit
 }
 
 // ledger contains the outcomes of all entities of a test, in order.
@@ -121,6 +123,9 @@ func (l *ledger) err(entry string) error {
 
 func (e *entity) Written(r *groupcommit.Request, err error) {
 	e.log.record(fmt.Sprintf("%s@%d", e.id, r.Write.Expect), err)
+	if e.exit {
+		runtime.Goexit()
+	}
 }
 
 func (e *entity) Room() {
