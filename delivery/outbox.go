@@ -316,8 +316,9 @@ func (o *Outbox[M]) transmission(s *outbox.Sending[envelope[M]], floor uint64) h
 }
 
 // refused reports whether an error is a decision of the destination. After any other error the
-// delivery may or may not have been carried out, so it is sent again.
+// delivery may or may not have been carried out, so it is sent again. A refusal decides only if a handler
+// has returned it: the refusal of a codec may be the cause of a failed recovery.
 func refused(err error) bool {
 	r, ok := errors.AsType[*eventsourcing.Refusal](err)
-	return ok && r.Code() != "internal" && !strings.HasPrefix(r.Code(), "refold/")
+	return ok && eventsourcing.StatusOf(err).Outcome == eventsourcing.DoneByEntity && r.Code() != "internal" && !strings.HasPrefix(r.Code(), "refold/")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
@@ -162,6 +163,9 @@ func TestRepliesWithoutDecision(t *testing.T) {
 		eventsourcing.ErrRejected, eventsourcing.ErrUnhandled, eventsourcing.ErrNoReply,
 		eventsourcing.ErrReadOnly, &eventsourcing.PanicError{}, context.DeadlineExceeded, context.Canceled,
 		errors.New("anything"), delivery.ErrFull,
+		// Refusals that no handler has returned.
+		&eventsourcing.RecoveryFailed{Err: fmt.Errorf("upcast: %w", errCodec)}, fmt.Errorf("%w: decode the command: %w", eventsourcing.ErrInvalid, errCodec),
+		&journal.RejectedError{ID: "a", Reason: errCodec}, &eventsourcing.PanicError{Value: errCodec}, fmt.Errorf("%w: %w", eventsourcing.ErrStopped, errCodec),
 		// Forms of errors that another node returned.
 		eventsourcing.NewRefusal("internal", "anything"), eventsourcing.NewRefusal("refold/not_stored", "not stored"),
 	} {
@@ -193,6 +197,8 @@ type unstorable struct {
 	delivery.Header
 	F func()
 }
+
+var errCodec = eventsourcing.NewRefusal("money/currency", "unknown currency")
 
 // The states below have a mistake each.
 type (

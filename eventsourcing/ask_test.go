@@ -290,7 +290,7 @@ func TestNotDone(t *testing.T) {
 		{nil, false},
 		{errNoLine, false},
 		{eventsourcing.NewRefusal("a/b", "no"), false},
-		{fmt.Errorf("%w: %w", eventsourcing.NewRefusal("a/b", "no"), eventsourcing.ErrNotStored), false},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrNotStored, eventsourcing.NewRefusal("a/b", "no")), true}, // no handler has returned it
 		{fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, &journal.RejectedError{}), false},
 		{fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, &eventsourcing.PanicError{}), false},
 		{&eventsourcing.PanicError{}, true},

@@ -51,11 +51,6 @@
 //	ErrWrongReply             yes        no           500   13    refold/wrong_reply
 //	ErrRecoveryTimeout        no         later        503   14    refold/recovery_timeout
 //	ErrRecovery               no         later        503   14    refold/recovery
-//	Refusal, Rejected         by entity  no           422   9     its own
-//	Refusal, BadRequest       by entity  no           400   3     its own
-//	Refusal, Denied           by entity  no           403   7     its own
-//	Refusal, NotFound         by entity  no           404   5     its own
-//	Refusal, AlreadyExists    by entity  no           409   6     its own
 //	PanicError                no         no           500   13    refold/panic
 //	ErrRejected               no         no           500   13    refold/rejected
 //	ErrReadOnly               no         no           500   13    refold/read_only
@@ -73,12 +68,18 @@
 //	journal.ErrHistoryGap     no         later        503   14    refold/history_gap
 //	context.DeadlineExceeded  no         now          504   4     refold/deadline_exceeded
 //	context.Canceled          no         now          499   1     refold/canceled
+//	Refusal, Rejected         by entity  no           422   9     its own
+//	Refusal, BadRequest       by entity  no           400   3     its own
+//	Refusal, Denied           by entity  no           403   7     its own
+//	Refusal, NotFound         by entity  no           404   5     its own
+//	Refusal, AlreadyExists    by entity  no           409   6     its own
 //	other                     by entity  no           500   2     internal
 //
 // "By entity" means that a handler has returned the error. Usually nothing is stored, except events
 // in the same Decision or before a callback. The first line is an error of the other lines that a
-// handler has returned, such as that of an Ask to another entity. If a repeated command would do harm,
-// give the command an ID and store the ID in the event.
+// handler has returned, such as that of an Ask to another entity; a Refusal in it keeps its code and
+// status. A Refusal of other code, such as a codec, is the cause of an error of Refold and does not count
+// as one. If a repeated command would do harm, give the command an ID and store the ID in the event.
 //
 // # Caveats
 //

@@ -199,8 +199,7 @@ func StatusOf(err error) Status {
 		if !r.matches(err) {
 			continue
 		}
-		if r.code == codeRefusal {
-			refusal, _ := errors.AsType[*Refusal](err)
+		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal != nil && r.Outcome == DoneByEntity {
 			r.Code = refusal.code
 			r.HTTP, r.GRPC = refusal.kind.status()
 		}
@@ -256,7 +255,6 @@ func errorTable() []errorRow {
 		of(ErrWrongReply, "refold/wrong_reply", Done, RetryNo, 500, 13),
 		of(ErrRecoveryTimeout, "refold/recovery_timeout", DoneNot, RetryLater, 503, 14),
 		of(ErrRecovery, "refold/recovery", DoneNot, RetryLater, 503, 14),
-		of(nil, codeRefusal, DoneByEntity, RetryNo, 0, 0),
 		of(nil, codePanic, DoneNot, RetryNo, 500, 13),
 		of(ErrRejected, "refold/rejected", DoneNot, RetryNo, 500, 13),
 		of(ErrReadOnly, "refold/read_only", DoneNot, RetryNo, 500, 13),
@@ -274,6 +272,8 @@ func errorTable() []errorRow {
 		of(journal.ErrHistoryGap, "refold/history_gap", DoneNot, RetryLater, 503, 14),
 		of(context.DeadlineExceeded, "refold/deadline_exceeded", DoneNot, RetryNow, 504, 4),
 		of(context.Canceled, "refold/canceled", DoneNot, RetryNow, 499, 1),
+		// The last row, because code of the user below Refold, such as a codec, may return a refusal too.
+		of(nil, codeRefusal, DoneByEntity, RetryNo, 0, 0),
 	}
 }
 

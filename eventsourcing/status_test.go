@@ -257,11 +257,14 @@ func TestStatusOfHandlerErrors(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
 		for name, err := range tableErrors() {
-			want := table["of this table, by entity"]
+			want, around := table["of this table, by entity"], table["Refusal, Denied"]
 			if strings.HasPrefix(name, "Refusal") {
-				want = table[name]
+				want, around = table[name], table[name]
 			}
-			for _, refused := range []error{err, fmt.Errorf("ask the bank: %w", err)} {
+			for refused, want := range map[error]statusLine{
+				err: want, fmt.Errorf("ask the bank: %w", err): want,
+				fmt.Errorf("%w: %w", err, eventsourcing.NewRefusal("test/refusal", "refused").OfKind(eventsourcing.Denied)): around,
+			} {
 				_, got := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Persist(lines("1")...).Refuse(refused) })
 				checkLine(t, name+" of a handler", got, want)
 				if !errors.Is(got, err) || got.Error() != refused.Error() {
