@@ -70,7 +70,11 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 			WHERE p.projection = $1 AND p.first_slice = u.first_slice AND p.slices = u.slices AND p.at_offset = u.at_offset AND p.clear = u.clear AND p.claim = u.claim`),
 		insert: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear, claim)
 			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[], $6::text[]) u`),
-		reset: r.Replace(`UPDATE TABLE SET at_offset = '', clear = true, claim = '', moved_at = now() WHERE projection = $1`),
+		// The result is false if a concurrent move has replaced rows: the new ones are not changed.
+		reset: r.Replace(`WITH changed AS (
+				UPDATE TABLE SET at_offset = '', clear = true, claim = '', moved_at = now() WHERE projection = $1 RETURNING first_slice
+			)
+			SELECT (SELECT count(*) FROM changed) = (SELECT count(*) FROM TABLE WHERE projection = $1)`),
 	}}, nil
 }
 
@@ -114,11 +118,22 @@ func (s *Store) Save(ctx context.Context, m projection.Move) error {
 
 // Reset implements projection.Store.
 func (s *Store) Reset(ctx context.Context, name string) error {
-	if _, err := s.pool.Exec(ctx, s.sql.reset, pgx.QueryExecModeExec, name); err != nil {
-		return fail(ctx, "reset", name, err)
+	err := errMoves
+	for range attempts {
+		var all bool
+		switch err = s.pool.QueryRow(ctx, s.sql.reset, pgx.QueryExecModeExec, name).Scan(&all); {
+		case err == nil && all:
+			return nil
+		case err == nil:
+			err = errMoves
+		case !lostRace(err) || ctx.Err() != nil:
+			return fail(ctx, "reset", name, err)
+		}
 	}
-	return nil
+	return fail(ctx, "reset", name, fmt.Errorf("%w: %w", projection.ErrUnavailable, err))
 }
+
+var errMoves = errors.New("other processes divide the ranges of slices again and again")
 
 // advances reports whether a move changes the offset of a single range.
 func advances(m projection.Move) bool {

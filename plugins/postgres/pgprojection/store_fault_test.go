@@ -368,3 +368,42 @@ func TestMissingTable(t *testing.T) {
 		t.Errorf("Run: %v, want ErrNotSetUp", err)
 	}
 }
+
+// A reset that waits for a division of a range resets the new ranges.
+func TestResetBesideDivision(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"read committed", "repeatable read"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			pool := connect(t, database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation })
+			store := newStore(pool)
+			whole := []projection.Position{{Slices: journal.Slices{Count: 1024}, Offset: "1"}}
+			halves := []projection.Position{{Slices: journal.Slices{Count: 512}, Offset: "1"}, {Slices: journal.Slices{First: 512, Count: 512}, Offset: "1"}}
+			if err := store.Save(t.Context(), projection.Move{Projection: "p", To: whole}); err != nil {
+				t.Fatal(err)
+			}
+			result := make(chan error, 1)
+			err := store.Apply(t.Context(), projection.Move{Projection: "p", From: whole, To: halves}, func(ctx context.Context, _ pgx.Tx) error {
+				go func() { result <- store.Reset(t.Context(), "p") }() //nolint:contextcheck // another process
+				for waiting := false; !waiting; {                       // until the reset waits
+					if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waiting); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err = errors.Join(err, <-result); err != nil {
+				t.Error(err)
+			}
+			positions, err := store.Load(t.Context(), "p")
+			if err != nil || len(positions) != 2 {
+				t.Fatalf("positions %v, error %v, want 2", positions, err)
+			}
+			for _, p := range positions {
+				if !p.Clear || p.Offset != "" {
+					t.Errorf("position %+v after the reset, want the beginning with Clear", p)
+				}
+			}
+		})
+	}
+}
