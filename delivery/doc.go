@@ -46,7 +46,10 @@
 //   - A message is sent when the event that delivers it is durable. It is sent again after each
 //     recovery, and one interval after the last transmission, until an event confirms it.
 //   - Each outbox numbers its deliveries 1, 2, 3 and so on, in the order of its events. A recovered
-//     state has the same numbers.
+//     state has the same numbers, if each release calls Deliver and Confirm for the stored events as the
+//     release did that stored them. With other numbers, a receiver would take a new delivery for an old
+//     one, or the reverse. So do not remove such events with codec.Removed, and do not change what Apply
+//     delivers for them.
 //   - A destination that handles the command with On, and calls Record in Apply, carries out each
 //     delivery exactly once.
 //   - A sender receives answers to a delivery until it has confirmed the delivery, and none

@@ -197,7 +197,8 @@ func (e Effect[S, E, R]) DeleteSnapshots(criteria snapshot.Criteria) Effect[S, E
 }
 
 // DeleteEvents deletes events from the journal. An EventsDeleted or EventsNotDeleted signal reports
-// the outcome.
+// the outcome. A projection that has not handled these events yet does not receive them, and reports no
+// error.
 func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
 	return Effect[S, E, R]{e.effect.request(request)}
 }

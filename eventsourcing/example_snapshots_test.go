@@ -86,12 +86,13 @@ func (p *person) forget(ctx *personContext[eventsourcing.None], _ forget) person
 	return ctx.Persist(forgotten{}).SaveSnapshot()
 }
 
-// snapshotSaved deletes the events and the snapshots that hold the data. The new snapshot has none.
+// snapshotSaved deletes the events and the snapshots that hold the data. The new snapshot has none. The
+// event forgotten remains, so that read models that are behind remove the data too.
 func (p *person) snapshotSaved(ctx *personContext[eventsourcing.None], s eventsourcing.SnapshotSaved) personEffect {
 	if !p.Forgotten {
 		return ctx.Effect
 	}
-	return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: s.Metadata.SequenceNr}).DeleteSnapshots(snapshot.UpTo(s.Metadata.SequenceNr - 1))
+	return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: s.Metadata.SequenceNr - 1}).DeleteSnapshots(snapshot.UpTo(s.Metadata.SequenceNr - 1))
 }
 
 func (p *person) eventsDeleted(ctx *personContext[eventsourcing.None], d eventsourcing.EventsDeleted) personEffect {
@@ -108,8 +109,8 @@ func (p *person) apply(event personEvent) {
 	}
 }
 
-// All events of a person are deleted. A snapshot without personal data remains, so that the next
-// recovery finds out that the person existed.
+// All events with the data of a person are deleted. The last event and a snapshot without personal data
+// remain, so that the next recovery finds out that the person existed.
 func ExampleDeleteEvents() {
 	ctx := context.Background()
 	db, err := inmem.Open()
@@ -141,7 +142,7 @@ func ExampleDeleteEvents() {
 	// Output:
 	// {} <nil>
 	// <nil>
-	// deleted up to 2
+	// deleted up to 1
 	// the person is forgotten
 }
 

@@ -32,7 +32,8 @@ type Snapshots[S, E any] struct {
 	// the snapshot at N - Keep*Every is kept as well, because it replaces the deleted events.
 	Keep int
 	// DeleteEvents also deletes the events up to N - Keep*Every, which the oldest kept snapshot covers.
-	// It requires Keep.
+	// It requires Keep. A projection that has not handled these events yet does not receive them, and
+	// reports no error.
 	DeleteEvents bool
 	// Optional makes a recovery replay all events when the snapshot store fails. It cannot be
 	// combined with DeleteEvents.

@@ -45,7 +45,8 @@
 //     position are handled again: by default up to 100, or those of half a second.
 //   - AtMostOnce: no event is handled twice.
 //   - No event is lost at the boundary of a page, by a restart, or by a change of the number of
-//     workers.
+//     workers. An event that is deleted from the journal before a worker has read it is not handled, and
+//     this is not an error: see eventsourcing.Snapshots.
 //   - A panic of a handler is treated as an error. An *EventError names the event that could not be
 //     decoded or handled, with its persistence ID, sequence number and manifest. The earlier events
 //     of the batch are handled first.
