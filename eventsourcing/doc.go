@@ -78,8 +78,7 @@
 // "By entity" means that a handler has returned the error. Usually nothing is stored, except events
 // in the same Decision or before a callback. The first line is an error of the other lines that a
 // handler has returned, such as that of an Ask to another entity; a Refusal in it keeps its code and
-// status. A Refusal of other code, such as a codec, is the cause of an error of Refold and does not count
-// as one. If a repeated command would do harm, give the command an ID and store the ID in the event.
+// status. A Refusal that other code returns, such as a codec, is only the cause of an error of Refold. If a repeated command would do harm, give the command an ID and store the ID in the event.
 //
 // # Caveats
 //

@@ -252,8 +252,8 @@ func (e *entity) Written(_ *groupcommit.Request, err error) {
 		e.mu.Lock()
 		switch {
 		case !ended:
-			// The machine may have counted the unit. If it counted the unit again, the next one would be
-			// acknowledged before it is stored.
+			// The machine may have counted this unit already. A second count would acknowledge the next
+			// unit before it is stored.
 			e.add(input{Input: engine.Input{Kind: engine.Continue}})
 		case !handled:
 			e.stored++

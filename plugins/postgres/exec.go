@@ -238,15 +238,15 @@ func newStatements(schema string, class int32) statements {
 			WHERE least($2, h.highest) > 0
 			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
 			RETURNING deleted_to`, pgtype.TextOID, pgtype.Int8OID),
-		// A standby knows no appends. Its answer would be that there are none.
+		// The locks of appends exist only on the primary. A standby would always answer that there are none.
 		underWay: st(primaryRows, "under_way", fmt.Sprintf(`SELECT l.virtualtransaction, pg_is_in_recovery() FROM (SELECT) AS one
 			LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = %d AND l.granted
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
-		// The result is 1 if events may be left after the range, 2 without the mark. It is not how many were deleted: a
-		// concurrent deletion may have deleted some of them. All events of the range are visible, because
+		// The result is 1 if events may be left after the range, and 2 without the mark. The number of
+		// deleted events would not show it: a concurrent deletion may have deleted some of them. All events of the range are visible, because
 		// DeleteTo has waited for the appends. The lower bound skips the index entries of events that
-		// earlier deletions have deleted. Nothing is deleted without the mark, which a restore may have
-		// removed since it was set: the numbers of the events would be used again.
+		// earlier deletions have deleted. Without the mark, which a restore may have removed since, nothing
+		// is deleted: later events would use the same numbers again.
 		deleteSome: st(oneChanged, "delete_some", `WITH mark AS (
 				SELECT FROM {s}.deletions d WHERE d.id = $1 AND d.deleted_to >= $2
 			), range AS (

@@ -133,7 +133,7 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 	return fail(ctx, "reset", name, fmt.Errorf("%w: %w", projection.ErrUnavailable, err))
 }
 
-var errMoves = errors.New("other processes divide the ranges of slices again and again")
+var errMoves = errors.New("other processes replaced the ranges of slices during each attempt")
 
 // advances reports whether a move changes the offset of a single range.
 func advances(m projection.Move) bool {
