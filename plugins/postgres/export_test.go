@@ -254,7 +254,13 @@ func (g *Gatherer) Run(ctx context.Context, param string, bad bool) (string, err
 }
 
 // Hold makes all further calls wait until release is called.
-func (g *Gatherer) Hold() (release func()) { return hold(g.g) }
+func (g *Gatherer) Hold() (release func()) { return hold(g.g, g.g.flights) }
+
+// Occupy counts one statement as in flight until release is called. Further ones start after a time.
+func (g *Gatherer) Occupy(patience time.Duration) (release func()) {
+	g.g.patience = patience
+	return hold(g.g, 1)
+}
 
 // Waiting returns the number of waiting calls.
 func (g *Gatherer) Waiting() int { return waiting(g.g) }
@@ -300,7 +306,7 @@ func (db *DB) AwaitLooks() { db.looks.running.Wait() }
 
 // HoldReads makes recoveries wait until release is called.
 func (db *DB) HoldReads() (release func()) {
-	all := []func(){hold(db.highest), hold(db.replay), hold(db.load)}
+	all := []func(){hold(db.highest, db.highest.flights), hold(db.replay, db.replay.flights), hold(db.load, db.load.flights)}
 	return func() {
 		for _, f := range all {
 			f()
@@ -311,12 +317,12 @@ func (db *DB) HoldReads() (release func()) {
 // WaitingReads returns the number of recoveries that wait.
 func (db *DB) WaitingReads() int { return waiting(db.highest) + waiting(db.replay) + waiting(db.load) }
 
-func hold(g *gatherer) (release func()) {
+func hold(g *gatherer, flights int) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inFlight = g.flights
+	g.inFlight = flights
 	return func() {
-		for range g.flights {
+		for range flights {
 			g.landed()
 		}
 	}

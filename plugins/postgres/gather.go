@@ -19,6 +19,12 @@ const (
 	// gatherFlights is the number of statements of a gatherer that are in flight at most. As many
 	// again may be in flight that are repeated for one caller.
 	gatherFlights = 4
+	// gatherWorth is the number of waiting callers for which a further statement starts beside one that is
+	// in flight. A statement costs the server more than to read for a few more callers.
+	gatherWorth = 16
+	// gatherPatience is the time after which a further statement starts for fewer callers, because those in
+	// flight may be slow.
+	gatherPatience = 50 * time.Millisecond
 	// gatherCalls is the number of callers that one statement serves at most.
 	gatherCalls = 100
 	// gatherRecords is the number of events that one caller reads at most through a gatherer, each of
@@ -28,10 +34,10 @@ const (
 	gatherSnapshot = 64 << 10
 )
 
-// gatherer executes a read-only statement for many callers. While fewer than a number of its statements
-// are in flight, a caller executes the statement itself, without a wait. Further callers wait, and the
-// statement many reads for all of them at once. It starts after their calls, so that it sees what was
-// committed before them.
+// gatherer executes a read-only statement for many callers. While none of its statements is in flight, a
+// caller executes the statement itself, without a wait. Further callers wait, and the statement many reads
+// for all of them at once. It starts after their calls, so that it sees what was committed before them. It
+// starts when another statement ends, when gatherWorth callers wait, or after gatherPatience.
 //
 // The parameters of many are arrays of the parameters of the callers. Its rows have the number of the
 // caller, from 1, before the columns of the caller's own statement. If many fails, or if the rows of a
@@ -44,15 +50,16 @@ const (
 // first one to end, or for the end of their contexts. Other kinds of reads, appends and longer replays
 // do not wait.
 type gatherer struct {
-	db      *DB
-	many    *statement
-	flights int
-	repeats chan struct{}  // holds a value for each repeated statement
-	running sync.WaitGroup // statements for many callers
+	db       *DB
+	many     *statement
+	flights  int
+	patience time.Duration
+	repeats  chan struct{}  // holds a value for each repeated statement
+	running  sync.WaitGroup // statements for many callers
 
 	mu       sync.Mutex
 	inFlight int
-	waiting  []*gathered // empty while a further statement may start
+	waiting  []*gathered
 }
 
 // gathered is a waiting call.
@@ -75,7 +82,7 @@ type group struct {
 
 func newGatherer(db *DB, many *statement) *gatherer {
 	flights := min(gatherFlights, int(db.pool.Config().MaxConns))
-	return &gatherer{db: db, many: many, flights: flights, repeats: make(chan struct{}, flights)}
+	return &gatherer{db: db, many: many, flights: flights, patience: gatherPatience, repeats: make(chan struct{}, flights)}
 }
 
 // run executes a statement like DB.run. It calls reset before each attempt to read the rows. It returns
@@ -83,7 +90,7 @@ func newGatherer(db *DB, many *statement) *gatherer {
 func (g *gatherer) run(ctx context.Context, st *statement, params [][]byte, reset func(), row func(values [][]byte) error) error {
 	reset()
 	g.mu.Lock()
-	if g.inFlight < g.flights {
+	if g.inFlight == 0 {
 		g.inFlight++
 		g.mu.Unlock()
 		defer g.landed()
@@ -91,19 +98,38 @@ func (g *gatherer) run(ctx context.Context, st *statement, params [][]byte, rese
 	}
 	c := &gathered{params: params, row: row, done: make(chan struct{})}
 	g.waiting = append(g.waiting, c)
-	g.mu.Unlock()
+	g.startIf(len(g.waiting) >= gatherWorth)
 	began := time.Now()
-	select {
-	case <-c.done:
-		if !c.failed {
-			g.db.watch.logSlow(ctx, st.name, began)
-			return nil
+	patience := time.NewTimer(g.patience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-c.done:
+			if !c.failed {
+				g.db.watch.logSlow(ctx, st.name, began)
+				return nil
+			}
+			reset()
+			return g.repeat(ctx, st, params, row)
+		case <-patience.C:
+			g.mu.Lock()
+			g.startIf(c.group == nil)
+		case <-ctx.Done():
+			g.leave(c)
+			return notStarted(ctx)
 		}
-		reset()
-		return g.repeat(ctx, st, params, row)
-	case <-ctx.Done():
-		g.leave(c)
-		return notStarted(ctx)
+	}
+}
+
+// startIf starts a further statement on a condition, if one may start. It unlocks mu.
+func (g *gatherer) startIf(wanted bool) {
+	start := wanted && g.inFlight < g.flights
+	if start {
+		g.inFlight++
+	}
+	g.mu.Unlock()
+	if start {
+		g.fly(g.next(true))
 	}
 }
 
@@ -137,8 +163,11 @@ func (g *gatherer) leave(c *gathered) {
 }
 
 // landed is called at the end of a caller's own statement.
-func (g *gatherer) landed() {
-	if next := g.next(); next != nil {
+func (g *gatherer) landed() { g.fly(g.next(false)) }
+
+// fly executes the statements for a group and for those that follow.
+func (g *gatherer) fly(next *group) {
+	if next != nil {
 		g.running.Go(func() {
 			for next != nil {
 				next = g.send(next)
@@ -147,12 +176,13 @@ func (g *gatherer) landed() {
 	}
 }
 
-// next returns the callers of the next statement, nil if none wait.
-func (g *gatherer) next() *group {
+// next returns the callers of the next statement, nil if none wait. Beside other statements in flight, it
+// also returns nil for few callers, unless they have waited for long.
+func (g *gatherer) next(late bool) *group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := min(len(g.waiting), gatherCalls)
-	if n == 0 {
+	if n == 0 || n < gatherWorth && g.inFlight > 1 && !late {
 		g.inFlight--
 		return nil
 	}
@@ -180,7 +210,7 @@ func (g *gatherer) send(now *group) *group {
 		c.bad = c.bad || c.row(values[1:]) != nil
 		return nil
 	})
-	next := g.next()
+	next := g.next(false)
 	for _, c := range now.calls {
 		c.failed = err != nil || c.bad
 		close(c.done)

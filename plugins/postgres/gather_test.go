@@ -99,6 +99,36 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// Beside a statement in flight, another one starts for sixteen callers that wait, but not for fewer.
+func TestGatherStartsForMany(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	release := g.Occupy(time.Hour)
+	for i := range 15 {
+		g.call(t.Context(), fmt.Sprint(i), false)
+	}
+	g.mu.Lock()
+	if len(g.results) != 0 {
+		t.Errorf("with 15 callers, the results are %v, want none", g.results)
+	}
+	g.mu.Unlock()
+	g.call(t.Context(), "15", false)
+	g.running.Wait()
+	g.want(t, "0", "0 of 16")
+	release()
+}
+
+// Callers do not wait for a slow statement.
+func TestGatherPatience(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	release := g.Occupy(time.Millisecond)
+	if got, err := g.Run(t.Context(), "a", false); got != "a of 1 0" || err != nil {
+		t.Errorf("a call beside a slow statement: %q, %v, want a statement for one caller", got, err)
+	}
+	release()
+}
+
 // An error of the server for one caller reaches no other caller.
 func TestGatherIsolatesErrors(t *testing.T) {
 	t.Parallel()
