@@ -526,6 +526,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 		return deltaResult{}, err
 	}
 	m.count.DeltasApplied++
+	m.touch(e) // a change on another node is a use
 	a := deltaResult{e: e, changed: next != e.value}
 	if a.changed {
 		m.set(e, next)

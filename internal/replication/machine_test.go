@@ -164,6 +164,29 @@ func TestVersionsAfterExpiry(t *testing.T) {
 	}
 }
 
+// A change on another node is a use: a key that one node changes all the time expires on no node.
+func TestChangesOfOthersAreUses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": 10 * time.Second}}, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(b, b.add("s", all, 5))
+	for range 240 {
+		w.wait(a, a.add("s", majority, 1))
+		w.run(500 * time.Millisecond)
+	}
+	for _, h := range w.hosts {
+		if n := h.m.Counters().Expired; n != 0 {
+			t.Errorf("%v: the key expired %d times, want 0", h.self, n)
+		}
+	}
+	w.wait(b, b.add("s", all, 1))
+	for _, h := range w.hosts {
+		if got := h.show("s"); got != "246" {
+			t.Errorf("%v has %s, want 246", h.self, got)
+		}
+	}
+}
+
 // An expired key does not return from an isolated node.
 func TestExpiredKeyDoesNotReturn(t *testing.T) {
 	t.Parallel()
