@@ -279,7 +279,7 @@ func (m *Machine) addEntry(in *Entry, v crdt.Value, pruning []Marker) (absorbed,
 func (m *Machine) takeVersions(e *entry, in *Entry) {
 	if e.causal {
 		for _, v := range in.Versions {
-			if v.Node != m.self {
+			if v.Node != m.self && m.isAlive(v.Node) {
 				e.raiseVersion(v.Node, v.N)
 			}
 		}

@@ -141,6 +141,31 @@ func TestIncompleteParts(t *testing.T) {
 	}
 }
 
+// TestPartsOfManySenders checks that the parts of a message do not drop those of other senders: the replies
+// to a read of a large value arrive at the same time.
+func TestPartsOfManySenders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 9)
+	a := w.hosts[0]
+	root := replication.AppendMessage(nil, replication.Root{})
+	for i, b := range w.hosts[1:] {
+		a.receive(b, replication.Part{Nr: uint64(i), Index: 0, Count: 2, Data: root[:1]})
+	}
+	for i, b := range w.hosts[1:] {
+		a.receive(b, replication.Part{Nr: uint64(i), Index: 1, Count: 2, Data: root[1:]})
+	}
+	b := w.hosts[1]
+	if n := a.m.Counters().Dropped[replication.DropParts]; n != 0 {
+		t.Errorf("%d parts of eight senders were dropped, want 0", n)
+	}
+	for nr := range uint64(5) {
+		a.receive(b, replication.Part{Nr: nr, Index: 0, Count: 2, Data: root[:1]})
+	}
+	if n := a.m.Counters().Dropped[replication.DropParts]; n != 1 {
+		t.Errorf("%d of five incomplete messages of one sender were dropped, want 1", n)
+	}
+}
+
 // A new node accepts a Chunk only from the node to which it has sent the Pull.
 func TestChunkFromAnother(t *testing.T) {
 	t.Parallel()

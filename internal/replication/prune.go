@@ -91,6 +91,8 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 func (m *Machine) pruneEntry(x *pruningPass, e *entry) (effort int) {
 	const change = 8
 	before := m.count.Initiated + m.count.Pruned
+	// A node that has only removed elements leaves no history and gets no marker.
+	e.versions = slices.DeleteFunc(e.versions, func(v Version) bool { return !m.isAlive(v.Node) })
 	nodes := e.value.ModifiedBy()
 	if m.members.leader == m.self {
 		for _, n := range nodes {

@@ -275,6 +275,66 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// A new node does not count as synced while it has reached none of the older nodes.
+func TestPullWaitsForOlderNodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 1)
+	a := w.hosts[0]
+	a.add("visits", local, 7)
+	n := w.start("n2", nil)
+	w.set(n.self, identity.Up)
+	w.cut = func(_, _ *host) bool { return true }
+	w.sendMembers()
+	w.run(time.Minute)
+	if n.m.Synced() {
+		t.Error("the new node is synced, want false, because the older node is unreachable")
+	}
+	w.cut = nil
+	w.sendMembers()
+	w.run(time.Minute)
+	if !n.m.Synced() || n.show("visits") != "7" {
+		t.Errorf("synced: %t, the counter is %s, want a synced node and 7", n.m.Synced(), n.show("visits"))
+	}
+}
+
+// Versions of a removed node are dropped, also if the node has no history in the value.
+func TestVersionsOfRemovedNodes(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	a, gone := w.hosts[0], w.hosts[3]
+	w.wait(a, a.put("set", all, "x", "y"))
+	gone.drop("set", all, "x")
+	w.converge(time.Minute)
+	versions := func(name string) (nodes []identity.Node) {
+		w.keep, w.sent = true, nil
+		n := w.start(name, nil)
+		w.set(n.self, identity.Up)
+		w.sendMembers()
+		w.run(time.Second)
+		if n.show("set") != "y" {
+			t.Errorf("%s has %s, want y", name, n.show("set"))
+		}
+		for _, m := range w.decoded(n, replication.KindChunk) {
+			if c, ok := m.(replication.Chunk); ok {
+				for i := range c.Entries {
+					for _, v := range c.Entries[i].Versions {
+						nodes = append(nodes, v.Node)
+					}
+				}
+			}
+		}
+		return nodes
+	}
+	if before := versions("n5"); !slices.Contains(before, gone.self) {
+		t.Errorf("a new node receives versions of %v, want one of %v", before, gone.self)
+	}
+	w.leave(gone)
+	w.run(time.Minute)
+	if after := versions("n6"); slices.Contains(after, gone.self) || !slices.Contains(after, a.self) {
+		t.Errorf("after the removal of %v, a new node receives versions of %v", gone.self, after)
+	}
+}
+
 // A bucket that is larger than a message is fetched in several messages and compared in parts.
 func TestLargeBuckets(t *testing.T) {
 	t.Parallel()

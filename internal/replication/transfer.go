@@ -54,14 +54,19 @@ func (m *Machine) startPull() {
 		return
 	}
 	var older []identity.Node
+	hidden := false
 	for _, o := range s.eligible {
-		if !o.unreachable && (s.status == identity.WeaklyUp || o.upNumber < s.upNumber) {
+		switch {
+		case s.status != identity.WeaklyUp && o.upNumber >= s.upNumber:
+		case o.unreachable:
+			hidden = true
+		default:
 			older = append(older, o.node)
 		}
 	}
 	switch {
-	case len(older) == 0 && s.status == identity.WeaklyUp:
-		return // an older node becomes visible later
+	case len(older) == 0 && (hidden || s.status == identity.WeaklyUp):
+		return // an older node becomes reachable or visible later, or is removed
 	case len(older) == 0:
 		p.started, p.done = true, true // this is the first node
 		return
@@ -242,7 +247,8 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 }
 
 const (
-	// maxAssemblies is the maximum number of messages that are assembled at a time.
+	// maxAssemblies is the maximum number of messages of one sender that are assembled at a time.
+	// Config.MaxParts limits those of all senders.
 	maxAssemblies = 4
 	// assemblyTTL is the time after which an incomplete message is dropped.
 	assemblyTTL = 30 * time.Second
@@ -277,10 +283,7 @@ func (m *Machine) split(to identity.Node, bulk bool, data []byte) {
 func (m *Machine) receivePart(from identity.Node, in Part) {
 	i := slices.IndexFunc(m.assemblies, func(a *assembly) bool { return a.from == from && a.nr == in.Nr })
 	if in.Index == 0 && i < 0 {
-		if len(m.assemblies) >= maxAssemblies {
-			m.assemblies = slices.Delete(m.assemblies, 0, 1)
-			m.count.Dropped[DropParts]++
-		}
+		m.limitAssemblies(from)
 		i = len(m.assemblies)
 		m.assemblies = append(m.assemblies, &assembly{from: from, nr: in.Nr, since: m.now})
 	} else if i < 0 {
@@ -300,6 +303,23 @@ func (m *Machine) receivePart(from identity.Node, in Part) {
 	}
 	m.assemblies = slices.Delete(m.assemblies, i, i+1)
 	m.receiveData(from, a.data, true)
+}
+
+// limitAssemblies drops the oldest incomplete message of a sender if the sender has as many as it may
+// have. The messages of other senders stay: a node that reads from all others receives their parts in
+// any order.
+func (m *Machine) limitAssemblies(from identity.Node) {
+	n := 0
+	for _, a := range m.assemblies {
+		if a.from == from {
+			n++
+		}
+	}
+	if n >= maxAssemblies {
+		i := slices.IndexFunc(m.assemblies, func(a *assembly) bool { return a.from == from })
+		m.assemblies = slices.Delete(m.assemblies, i, i+1)
+		m.count.Dropped[DropParts]++
+	}
 }
 
 // limitParts drops the oldest incomplete messages, except the latest one, while they exceed MaxParts.
