@@ -42,7 +42,7 @@ func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 
 func (m *Machine) leadConverged() {
 	m.attempts = 0
-	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
+	c := Change{At: m.wall(), Forget: m.forgetBefore()}
 	var exiting, risen []*identity.Member
 	losers := duplicates(m.gossip.Members())
 	promote := m.enough() && !m.cache.closing
@@ -87,6 +87,33 @@ func (m *Machine) leadConverged() {
 			m.sendState(o.Node)
 		}
 	}
+}
+
+// maxTombstoneBytes limits the tombstones of a state, which is sent as one message.
+const maxTombstoneBytes = MaxMessage / 4
+
+// forgetBefore returns the time before which the leader removes tombstones: PruneTombstonesAfter ago, or
+// later if more of them would not fit.
+func (m *Machine) forgetBefore() int64 {
+	const overhead = 24 // of a tombstone, without the name
+	before := m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())
+	all := m.gossip.Tombstones()
+	size := 0
+	for _, t := range all {
+		size += len(t.Node.Name) + overhead
+	}
+	if size <= maxTombstoneBytes {
+		return before
+	}
+	oldest := slices.SortedFunc(slices.Values(all), func(a, b Tombstone) int { return cmp.Compare(a.At, b.At) })
+	for _, t := range oldest {
+		if size <= maxTombstoneBytes {
+			break
+		}
+		size -= len(t.Node.Name) + overhead
+		before = max(before, t.At+1)
+	}
+	return before
 }
 
 // alone reports whether no other incarnation with a member's name is a member.

@@ -4,6 +4,7 @@
 package membership_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -455,6 +456,32 @@ func TestTombstonePruning(t *testing.T) {
 	s.pass(8 * time.Second)
 	if len(s.m.Gossip().Tombstones()) != 0 || s.m.Gone(node("n")) {
 		t.Error("the tombstone was not removed")
+	}
+}
+
+// TestTombstonesAreLimited checks that the leader forgets the oldest tombstones when all of them would make
+// the state too large for a message.
+func TestTombstonesAreLimited(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n")
+	const removed = 20_000
+	all := make([]membership.Tombstone, removed)
+	for i := range all {
+		all[i] = membership.Tombstone{Node: identity.Node{Name: fmt.Sprintf("x%05d", i), UID: 1}, At: int64(i) / 100, Count: 1}
+	}
+	g := s.m.Gossip()
+	s.recv("n", membership.StateOf(membership.Forge(g, g.Clock().Add(node("n")), g.Reachability(), all)))
+	if n := len(s.m.Gossip().Tombstones()); n != removed {
+		t.Fatalf("the machine has %d tombstones, want %d", n, removed)
+	}
+	s.seen("n")
+	s.pass(time.Second, "n")
+	left := s.m.Gossip().Tombstones()
+	if len(left) == 0 || len(left) == removed || !s.m.Gone(all[removed-1].Node) || s.m.Gone(all[0].Node) {
+		t.Errorf("%d of %d tombstones are left, want the newest ones only", len(left), removed)
+	}
+	if size := len(membership.StateOf(s.m.Gossip()).Content); size > membership.MaxMessage/2 {
+		t.Errorf("the state takes %d bytes, want at most half of a message", size)
 	}
 }
 
