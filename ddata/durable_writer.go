@@ -4,6 +4,7 @@
 package ddata
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -72,11 +73,15 @@ func (d *durableWriter) add(stores []replication.Store) {
 
 func (d *durableWriter) run() {
 	defer close(d.done)
+	var failed error // of the last attempt: an earlier one was logged or reported, and is repeated
 	for d.wait() {
-		_ = d.writeAll() // the error was logged, and the write is retried
+		_, failed = d.writeAll()
 	}
-	if err := d.writeAll(); err != nil {
-		d.failed = fmt.Errorf("ddata: write remaining records: %w", err)
+	if some, err := d.writeAll(); some {
+		failed = err
+	}
+	if failed != nil {
+		d.failed = fmt.Errorf("ddata: write remaining records: %w", failed)
 	}
 }
 
@@ -101,14 +106,15 @@ func (d *durableWriter) wait() bool {
 }
 
 // writeAll writes all queued records, including those that arrive during the writes. With
-// write-behind it stops at the first error and keeps the unwritten records.
-func (d *durableWriter) writeAll() error {
-	for {
+// write-behind it stops at the first error and keeps the unwritten records. It reports whether there were
+// any records.
+func (d *durableWriter) writeAll() (some bool, failed error) {
+	for ; ; some = true {
 		d.mu.Lock()
 		w := d.backlog.Take(maxWriteRecords, maxWriteBytes)
 		d.mu.Unlock()
 		if len(w.Records) == 0 {
-			return nil
+			return some, failed
 		}
 		err := panics.Catch(func() error { return d.store.Write(d.base, w.Records) })
 		d.mu.Lock()
@@ -122,10 +128,11 @@ func (d *durableWriter) writeAll() error {
 		d.mu.Unlock()
 		if d.writeBehind == 0 {
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
+			failed = cmp.Or(failed, err)
 		} else if err != nil {
 			d.log.ErrorContext(d.base, "write of durable keys failed, retrying", slog.Int("keys", len(w.Records)), slog.Any("error", err))
 			d.ready.Set() // try again after the next interval
-			return err
+			return true, err
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/transport"
 )
 
 // disks are in-memory stores that outlive their replicators, with injected faults.
@@ -28,6 +29,8 @@ type disks struct {
 	hold   chan struct{} // Write waits until hold is closed
 	broken error         // the error at the end of Load
 	closed int
+
+	loading chan struct{} // Load waits until loading is closed
 }
 
 // Open implements durable.Opener.
@@ -70,6 +73,9 @@ type durableWriter struct {
 // Load implements durable.Store.
 func (d *durableWriter) Load(context.Context) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
+		if d.loading != nil {
+			<-d.loading
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for key, data := range d.by {
@@ -312,6 +318,50 @@ func TestWriteBehind(t *testing.T) {
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		d.set(errDisk, nil)
 		w.wantErr(r.Close(w.Context()), errDisk)
+	})
+}
+
+// Without write-behind, Close returns the error of the last write.
+func TestCloseReportsTheDisk(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{}
+		r := w.replicate(w.cluster("a")[0], ddata.Config{Durable: []string{"*"}, Opener: d})
+		d.set(errDisk, nil)
+		w.wantErr(w.add(r, visits, ddata.WriteLocal(), 1), ddata.ErrStore)
+		w.wantErr(r.Close(w.Context()), errDisk)
+	})
+}
+
+// While a replicator loads its store, packets for it do not delay other messages of their senders.
+func TestPacketsDuringLoad(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		d := &disks{loading: make(chan struct{})}
+		started := make(chan error, 1)
+		go func() {
+			_, err := ddata.Start(w.Context(), nodes[0], ddata.Config{Durable: []string{"*"}, Opener: d})
+			started <- err
+		}()
+		synctest.Wait()
+		arrived := make(chan struct{})
+		nodes[0].Transport().Handle(transport.FirstUserKind, func(context.Context, transport.Message) { close(arrived) })
+		packet := append([]byte{1, byte(len(ddata.DefaultName))}, ddata.DefaultName...)
+		packet = append(packet, make([]byte, 900<<10)...)
+		for range 20 { // more than the packets that may wait for a replicator
+			w.must(nodes[1].Transport().Send(nodes[0].Self(), transport.Data, transport.FirstReplicationKind, packet))
+			synctest.Wait()
+		}
+		w.must(nodes[1].Transport().Send(nodes[0].Self(), transport.Data, transport.FirstUserKind, nil))
+		synctest.Wait()
+		select {
+		case <-arrived:
+		default:
+			t.Error("a message of another kind waits for the load")
+		}
+		close(d.loading)
+		w.must(<-started)
 	})
 }
 

@@ -41,6 +41,7 @@ type Replicator struct {
 	reads     readKeys
 	replicas  atomic.Int64
 	waiting   atomic.Int64           // requests that wait for other nodes or for the disk
+	running   atomic.Bool            // the loop takes packets
 	ended     atomic.Bool            // requests are no longer answered
 	modifying atomic.Pointer[string] // the key whose update function is running
 
@@ -140,6 +141,7 @@ func (r *Replicator) open(ctx context.Context) error {
 	if r.cfg.StatsInterval > 0 && r.cfg.Observer.Stats != nil {
 		r.background.Go(func() { r.report(r.base) })
 	}
+	r.running.Store(true)
 	go r.run()
 	return nil
 }

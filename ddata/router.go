@@ -24,7 +24,7 @@ type router struct {
 	mu      sync.RWMutex
 	byName  map[string]*Replicator
 	ended   map[string]error // reasons of the replicators that have ended
-	unknown atomic.Uint64    // packets without a replicator
+	unknown atomic.Uint64    // packets without a running replicator
 }
 
 type routerKey struct{}
@@ -71,7 +71,7 @@ func (s *router) receive(ctx context.Context, m transport.Message) {
 	s.mu.RLock()
 	r := s.byName[string(name)]
 	s.mu.RUnlock()
-	if !ok || r == nil {
+	if !ok || r == nil || !r.running.Load() { // packets that wait while a store is loaded would block the sender
 		s.unknown.Add(1)
 		return
 	}
