@@ -6,6 +6,7 @@ package transport
 import (
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -83,18 +84,32 @@ const maxUnusedInboxes = 16
 // drain handles the messages of an inbox until it is empty.
 func (t *Transport) drain(b *inbox) {
 	consumed := 0
+	var batch []delivery
+	next, handling := 0, false
 	giveBack := func() {
 		t.machine.Consume(b.key.from, link.Lane(b.key.lane), consumed)
 		loop.BudgetOf(t).Links(t.machine.Held())
 		t.wakeLocked()
 		consumed = 0
 	}
+	defer func() {
+		if !handling {
+			return
+		}
+		// A handler has called runtime.Goexit. Another goroutine handles the messages that follow.
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		consumed += batch[next].Cost
+		giveBack()
+		b.queue = append(slices.Clone(batch[next+1:]), b.queue...)
+		t.pool.run(b.drain)
+	}()
 	for {
 		t.mu.Lock()
 		if consumed > 0 {
 			giveBack()
 		}
-		batch := b.queue
+		batch = b.queue
 		b.queue, b.spare = b.spare[:0], nil
 		if len(batch) == 0 {
 			b.spare = batch
@@ -109,16 +124,18 @@ func (t *Transport) drain(b *inbox) {
 			return
 		}
 		t.mu.Unlock()
-		for i := range batch {
-			if !t.rejected(b, batch[i].from) {
-				t.handle(b.key, &batch[i])
+		for next = range batch {
+			if !t.rejected(b, batch[next].from) {
+				handling = true
+				t.handle(b.key, &batch[next])
+				handling = false
 			}
-			if consumed += batch[i].Cost; consumed >= consumeAt {
+			if consumed += batch[next].Cost; consumed >= consumeAt {
 				t.mu.Lock()
 				giveBack()
 				t.mu.Unlock()
 			}
-			batch[i] = delivery{} // release the payload
+			batch[next] = delivery{} // release the payload
 		}
 		if cap(batch) <= 1024 {
 			b.spare = batch[:0]
@@ -140,14 +157,14 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 	var r *Request
 	if d.Type == link.Request {
 		r = &Request{Message: m, t: t, correlation: d.Correlation}
-		defer t.recoverPanic(m, r)
-	} else {
-		defer t.recoverPanic(m, nil)
 	}
+	ended := false
+	defer t.recoverPanic(m, r, &ended)
 	if d.Compressed {
 		whole, err := decompress(d.Payload, t.cfg.MaxMessage)
 		if err != nil {
 			t.dropUndecompressed(m, r, err)
+			ended = true
 			return
 		}
 		m.Payload = whole
@@ -161,14 +178,17 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 		r.Payload = m.Payload
 		if h := all.requests[m.Kind]; h != nil {
 			h(t.base, r)
+			ended = true
 			return
 		}
 		r.reject(statusNoHandler)
 	} else if h := messages[m.Kind]; h != nil {
 		h(t.base, m)
+		ended = true
 		return
 	}
 	t.dropUnhandled(m, link.NoHandler, "dropped messages without a handler")
+	ended = true
 }
 
 func (t *Transport) dropUnhandled(m Message, why link.Reason, line string) {
@@ -213,15 +233,20 @@ func (t *Transport) dropUndecompressed(m Message, r *Request, err error) {
 		slog.String("peer", m.From.String()), slog.Any("error", err))
 }
 
-func (t *Transport) recoverPanic(m Message, r *Request) {
+// recoverPanic is deferred while a handler runs. ended reports whether the handler has returned.
+func (t *Transport) recoverPanic(m Message, r *Request, ended *bool) {
 	p := panics.New(recover())
-	if p == nil {
+	if p == nil && *ended {
 		return
 	}
 	if r != nil {
 		r.reject(statusFailed)
 	}
 	t.counters.dropped[link.Panicked].Add(1)
+	if p == nil {
+		t.throttle.Log(t.base, t.log, link.Panicked, slog.LevelError, "handler ended its goroutine", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()))
+		return
+	}
 	t.throttle.Log(t.base, t.log, link.Panicked, slog.LevelError, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
 		slog.String("panic", panics.Text(p.Value)), slog.String("stack", string(p.Stack)))
 }

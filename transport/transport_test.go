@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -237,6 +238,33 @@ func TestPanickingHandler(t *testing.T) {
 	box.wait(t, 1)
 	if n := b.Stats().Dropped[link.Panicked]; n != 1 {
 		t.Errorf("%d panics were counted, want 1", n)
+	}
+}
+
+// TestHandlerGoexit checks that the messages after one whose handler calls runtime.Goexit are handled, and
+// that such a request fails.
+func TestHandlerGoexit(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+	box := newMailbox()
+	b.Handle(kindA, func(ctx context.Context, m transport.Message) {
+		if len(m.Payload) == 0 {
+			runtime.Goexit()
+		}
+		box.handle(ctx, m)
+	})
+	b.HandleRequest(kindB, func(context.Context, *transport.Request) { runtime.Goexit() })
+	for range 3 {
+		send(t, a, b, transport.Data, "")
+		send(t, a, b, transport.Data, "x")
+	}
+	box.wait(t, 3)
+	if _, err := a.Request(t.Context(), b.Self(), kindB, nil); !errors.Is(err, transport.ErrHandlerFailed) {
+		t.Errorf("a request whose handler ends its goroutine: %v, want ErrHandlerFailed", err)
+	}
+	if n := b.Stats().Dropped[link.Panicked]; n != 4 {
+		t.Errorf("%d messages were counted, want 4", n)
 	}
 }
 
