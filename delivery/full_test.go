@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal/journaltest"
@@ -130,6 +131,43 @@ func TestFullOutboxRefusesTheCommand(t *testing.T) {
 		s.accepts(2, Posted{1})
 		s.expectStored(5)
 		s.close()
+	})
+}
+
+// TestConfirmOfUnassignedNumber checks that a command is refused if it confirms a delivery that no event
+// has requested, and that a recovery fails on such a history: other deliveries would get the numbers of
+// those that are missing, and a receiver would drop them.
+func TestConfirmOfUnassignedNumber(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openFull(t, 2)
+		s.accepts(1, Posted{1})
+		if _, err := s.push(Dropped{2}); !errors.Is(err, eventsourcing.ErrInvalid) || !eventsourcing.NotDone(err) {
+			t.Errorf("Confirm of delivery 2 of 1: the reply is %v, want ErrInvalid with the status of a command that was not done", err)
+		}
+		s.expectStored(1)
+		s.accepts(0, Dropped{1})
+		s.accepts(1, Posted{1})
+		s.accepts(0, Dropped{2})
+		s.close()
+
+		typ := senderType(&probe{})
+		typ.Events = codec.Types(codec.Removed("posted"), codec.Name[Dropped]("dropped"))
+		b := openBank(t, eventsourcing.Config{Store: store.Of(s.journal, nil)}, typ, eventsourcing.HostOptions{})
+		defer b.close(t)
+		_, err := eventsourcing.Ask(t.Context(), b.Ref("a"), Post{N: 1})
+		if want := `replay event 2 of "sender|a"`; !errors.Is(err, eventsourcing.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Ask of a sender without its deliveries returned %v, want an error with %s", err, want)
+		}
+		without := func(_ uint64, e Event) []Event {
+			if _, posted := e.(Posted); posted {
+				return nil
+			}
+			return []Event{e}
+		}
+		if _, err = eventsourcing.Fold(t.Context(), b.runtime, senderType(&probe{}), "a", eventsourcing.FoldOptions[Event]{Replace: without}); err != nil {
+			t.Errorf("Fold without the deliveries returned %v, want nil", err)
+		}
 	})
 }
 

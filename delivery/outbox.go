@@ -33,6 +33,7 @@ type Outbox[M Message] struct {
 	metadata  []byte // of that event
 	window    *outbox.Outgoing[envelope[M]]
 	marked    int              // Unconfirmed at the last call of Mark
+	unknown   uint64           // a number that was confirmed and is not assigned, 0 for none
 	failures  map[uint64]error // the last replies that did not decide, by delivery
 	// answered returns the signal of a reply. It is nil until the outbox is attached.
 	answered func(d Delivery[M], value any) (hosting.Signal, error)
@@ -107,8 +108,15 @@ func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 
 // Confirm ends a delivery that was carried out or refused. It is called in Apply. It returns false if
 // no delivery with this number is unconfirmed.
+//
+// A number above that of the last delivery is an error, because the deliveries then have other numbers
+// than their receivers know. A command that persists such an event is refused with an error that matches
+// eventsourcing.ErrInvalid. A recovery that finds such an event fails, and nothing is sent.
 func (o *Outbox[M]) Confirm(nr uint64) bool {
 	delete(o.failures, nr)
+	if nr > o.outgoing().Last() {
+		o.unknown = nr
+	}
 	return o.outgoing().Confirm(o.event, nr)
 }
 
@@ -197,11 +205,22 @@ func (o part[M]) Attach(id, name string) error {
 func (o part[M]) Applying(seqNr uint64, metadata []byte) { o.event, o.metadata = seqNr, metadata }
 
 // Mark implements hosting.Part.
-func (o part[M]) Mark() { o.marked = o.Unconfirmed() }
+func (o part[M]) Mark() { o.marked, o.unknown = o.Unconfirmed(), 0 }
+
+// Replayed implements hosting.Part.
+func (o part[M]) Replayed() error {
+	if o.unknown == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: delivery %d is confirmed, the last one is %d", eventsourcing.ErrInvalid, o.sender(), o.unknown, o.outgoing().Last())
+}
 
 // Check implements hosting.Part. It accepts a command that adds no delivery, even beyond the limit,
 // which may have been lowered.
 func (o part[M]) Check() error {
+	if err := o.Replayed(); err != nil {
+		return err
+	}
 	have, limit := o.Unconfirmed(), o.options.withDefaults().MaxUnconfirmed
 	if have > limit && have > o.marked {
 		return fmt.Errorf("%w: %s: the command leads to %d unconfirmed deliveries, at most %d are allowed", ErrFull, o.sender(), have, limit)

@@ -103,6 +103,8 @@ func (*wire) Mark() {}
 
 func (*wire) Check() error { return nil }
 
+func (*wire) Replayed() error { return nil }
+
 func (w *wire) send() (out hosting.Outgoing) {
 	for ; w.to != "" && w.sent < len(w.metadata); w.sent++ {
 		out.Sends = append(out.Sends, hosting.Send{

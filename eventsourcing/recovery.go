@@ -222,7 +222,15 @@ func (f *folding) applyStored(decoded []any, ev journal.Event) (_ []any, err err
 	if decoded, err = f.model.events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 		return nil, fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 	}
-	return decoded, f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata, Recovering: true})
+	if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata, Recovering: true}); err != nil || f.replace != nil {
+		return decoded, err // replaced events need not agree
+	}
+	for _, p := range f.into.parts() {
+		if err = p.Replayed(); err != nil {
+			return decoded, fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
+		}
+	}
+	return decoded, nil
 }
 
 // applyAll applies the events to which one stored event decodes.

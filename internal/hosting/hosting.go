@@ -74,6 +74,9 @@ type Part interface {
 	// refuses the command: it is the reply, nothing is stored, and the instance is recovered. Events of
 	// signals and of the history are not checked.
 	Check() error
+	// Replayed is called after each event of the history was applied. An error fails the recovery, because
+	// the events contradict each other.
+	Replayed() error
 	// Recovered is called after a recovery, before any message is handled. It is not called for a
 	// state that was recovered to an earlier event, because such an entity is read-only.
 	Recovered(now time.Time) Outgoing

@@ -182,6 +182,9 @@ func (o *Outgoing[T]) Tick(now time.Time) Effects[T] {
 // Next returns the time of the next Tick, zero for none.
 func (o *Outgoing[T]) Next() time.Time { return o.tick }
 
+// Last returns the last assigned number, 0 for none.
+func (o *Outgoing[T]) Last() uint64 { return o.last }
+
 // Open returns the number of unconfirmed deliveries.
 func (o *Outgoing[T]) Open() int { return o.open }
 
