@@ -249,6 +249,37 @@ func TestSendsWaitForDurableEvents(t *testing.T) {
 	})
 }
 
+// TestNoResendsWithoutJournal checks that deliveries are not sent again while their sender can't store the
+// outcome of a write: the answers would wait in the sender without a limit.
+func TestNoResendsWithoutJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := journaltest.NewFaulty(inmem.NewJournal())
+		b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(&probe{}), eventsourcing.HostOptions{})
+		defer b.close(t)
+		got := hostSink(t, b.runtime)
+		ask(t, b, "a", Post{N: 1})
+		got.want(t, "at once", "1@0")
+		j.Inject(journaltest.Fault{Times: -1}) // each write, also those of fences
+		answered := make(chan error, 1)
+		go func() {
+			_, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1})
+			answered <- err
+		}()
+		time.Sleep(10 * time.Minute)
+		got.want(t, "while the journal is down")
+		j.Reset()
+		if err := <-answered; err == nil {
+			t.Error("Post returned nil, want the error of its write")
+		}
+		time.Sleep(time.Minute) // longer than the pause before the recovery
+		if again := got.take(); len(again) == 0 || again[0].Nr != 1 {
+			t.Errorf("after the recovery: %v arrived, want delivery 1", again)
+		}
+		ask(t, b, "a", Drop{Nr: 1})
+	})
+}
+
 // TestRecoveryAndBursts checks that a recovery sends unconfirmed deliveries in order, in bursts,
 // and before new ones.
 func TestRecoveryAndBursts(t *testing.T) {

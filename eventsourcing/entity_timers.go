@@ -283,8 +283,11 @@ func (e *entity) tickParts() {
 	x.tick.Reset(d)
 }
 
+// tick calls the parts whose time has come. Without a running instance it does nothing: the answers to
+// repeated sends would wait in the entity, without a limit, until the journal is available. The next
+// instance starts its parts again.
 func (e *entity) tick() {
-	if e.machine.Recovering() {
+	if !e.machine.Running() {
 		return
 	}
 	now := e.host.rt.steady()

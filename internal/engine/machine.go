@@ -249,6 +249,9 @@ func (m *Machine) Draining() bool { return m.draining }
 // Recovering reports whether the instance is not yet recovered.
 func (m *Machine) Recovering() bool { return m.phase == recovering }
 
+// Running reports whether an instance decides messages, or will without another recovery.
+func (m *Machine) Running() bool { return m.phase == ready || m.phase == refreshing }
+
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
