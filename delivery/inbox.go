@@ -24,8 +24,9 @@ type Inbox struct {
 }
 
 type verdict struct {
-	Code    string `msgpack:"c"`
-	Message string `msgpack:"m"`
+	Code    string             `msgpack:"c"`
+	Message string             `msgpack:"m"`
+	Kind    eventsourcing.Kind `msgpack:"k,omitempty"`
 }
 
 // Seen reports whether the entity has already decided on a delivery. If it returns true, the
@@ -46,15 +47,16 @@ func (b *Inbox) Refusal(h Header) error {
 	if v == nil {
 		return nil
 	}
-	return eventsourcing.NewRefusal(v.Code, v.Message)
+	return eventsourcing.NewRefusal(v.Code, v.Message).OfKind(v.Kind)
 }
 
 // Record records that a delivery was carried out. It is called in Apply.
 func (b *Inbox) Record(h Header) { b.record(h, nil) }
 
-// RecordRefusal records that a delivery was refused. It is called in Apply.
+// RecordRefusal records that a delivery was refused, with the code, the text and the kind of the refusal.
+// It is called in Apply.
 func (b *Inbox) RecordRefusal(h Header, r *eventsourcing.Refusal) {
-	b.record(h, &verdict{Code: r.Code(), Message: r.Error()})
+	b.record(h, &verdict{Code: r.Code(), Message: r.Error(), Kind: r.Kind()})
 }
 
 func (b *Inbox) record(h Header, v *verdict) {

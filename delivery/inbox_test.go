@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/delivery"
+	"github.com/refold-io/refold/eventsourcing"
 )
 
 func from(sender string, nr, floor uint64) delivery.Header {
@@ -47,6 +48,20 @@ func TestInbox(t *testing.T) {
 	b.Forget("a")
 	if b.Seen(from("a", 9, 9)) || b.Senders() != 0 {
 		t.Error("a forgotten sender is still recorded")
+	}
+}
+
+// TestRefusalKind checks that a refusal keeps its kind, also in a snapshot: the answer to a repeated
+// delivery has the same status as the first one.
+func TestRefusalKind(t *testing.T) {
+	t.Parallel()
+	var e ends
+	h := from("a", 1, 1)
+	e.In.RecordRefusal(h, errLocked.OfKind(eventsourcing.NotFound))
+	for subject, in := range map[string]*delivery.Inbox{"recorded": &e.In, "from a snapshot": &decode(t, encode(t, &e)).In} {
+		if r, ok := errors.AsType[*eventsourcing.Refusal](in.Refusal(h)); !ok || r.Kind() != eventsourcing.NotFound || r.Code() != errLocked.Code() {
+			t.Errorf("%s: the refusal is %v, want errLocked of kind NotFound", subject, in.Refusal(h))
+		}
 	}
 }
 

@@ -89,7 +89,8 @@ type Refusal struct {
 	kind          Kind
 }
 
-// Kind classifies a refusal for APIs, see StatusOf.
+// Kind classifies a refusal for APIs, see StatusOf. The values of the constants are stored, see
+// delivery.Inbox, and never change.
 type Kind uint8
 
 const (
