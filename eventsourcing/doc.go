@@ -76,9 +76,9 @@
 //	other                     by entity  no           500   2     internal
 //
 // "By entity" means that a handler has returned the error. Usually nothing is stored, except events
-// in the same Decision or before a callback. The first line is an error of the other lines that a
-// handler has returned, such as that of an Ask to another entity; a Refusal in it keeps its code and
-// status. A Refusal that other code returns, such as a codec, is only the cause of an error of Refold. If a repeated command would do harm, give the command an ID and store the ID in the event.
+// in the same Decision or before a callback. The first line applies to an error that a handler has
+// returned and that also matches another line, for example because it is the error of the handler's own
+// Ask to another entity. A Refusal in such an error keeps its code and status. A Refusal that other code returns, such as a codec, is only the cause of an error of Refold. If a repeated command would do harm, give the command an ID and store the ID in the event.
 //
 // # Caveats
 //

@@ -40,6 +40,9 @@ type Folded[S any] struct {
 // sequence number or time, or the state that would follow from other events. It neither starts the
 // entity nor writes.
 //
+// The events are read from the store of the type if rt hosts it, otherwise from Config.Store. For an ID
+// without events, the state is that of Type.New.
+//
 // It fails with a *journal.GapError if the history has a gap. If events were deleted, it needs a
 // snapshot within the limits of the options.
 func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string, opts FoldOptions[E]) (Folded[S], error) {

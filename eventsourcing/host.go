@@ -72,7 +72,9 @@ type HostOptions struct {
 	// of the entity, by several goroutines, and must not block. Defaults to none.
 	RecoveryOf func(id string) Recovery
 	// StashCapacity is the number of commands that may wait in an entity, and the number of
-	// commands that an entity may stash itself. Defaults to 4,096; negative means no limit.
+	// commands that an entity may stash itself. Defaults to 4,096; negative means no limit. While an
+	// entity pauses after a failure, another limit applies to waiting commands: 1,000 may arrive in addition
+	// to those that wait when the pause begins.
 	StashCapacity int
 	// Overflow is the reaction to further commands. Defaults to OverflowDrop.
 	Overflow Overflow

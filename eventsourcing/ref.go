@@ -185,6 +185,9 @@ func (r Ref[S]) String() string {
 // a time limit, but at most ten minutes for the reply of another node: then it returns
 // ErrOutcomeUnknown. The entity is started if it is not in memory.
 //
+// If the entity is idle, Ask runs its handler, and may append its events, on the goroutine of the caller.
+// Ask then returns when these have ended, also if ctx ends before: see HostOptions.WorkersOnly.
+//
 // If ctx ends first, the error matches ctx.Err(). If the error also matches ErrOutcomeUnknown, the
 // entity may have handled the command. Without this match, the command is not handled. A refusal is
 // returned unchanged. See StatusOf for the other errors.
@@ -265,8 +268,10 @@ func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 }
 
 // Tell sends a message and does not wait for the outcome. An error means that the message was not
-// passed on. Otherwise the message is handled unless the runtime ends or a stash is full. The values
-// of ctx travel with the message; a later end of ctx has no effect.
+// passed on. Otherwise the message is handled at most once. It is lost if the runtime ends, a stash is
+// full, the entity cannot be recovered, or the network or the entity's node fails. Package delivery sends
+// a message until it is confirmed. The values of ctx travel with the message; a later end of ctx has no
+// effect.
 func Tell[S any](ctx context.Context, to Ref[S], message Message[S]) error {
 	if err := ctx.Err(); err != nil {
 		return err

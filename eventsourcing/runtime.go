@@ -148,6 +148,9 @@ type routes = hosting.Routes //nolint:unused // see Runtime
 // the other one. A type that this runtime hosts itself has precedence. The connection ends with the
 // other runtime, so a program that opens that runtime again also connects it again.
 //
+// Senders of the same type and ID in two runtimes are one sender for a delivery.Inbox, which would drop
+// deliveries of one of them. Types that send to the same entities need different names.
+//
 // The regions and proxies of a cluster's node need no Connect: each runtime that was passed to
 // sharding.Host or sharding.Proxy reaches all of them. The error matches ErrInvalid if other is nil
 // or r, or ErrClosed if it is closed.

@@ -113,7 +113,8 @@ type View[E any] struct {
 // NewView returns a view of the entity of a type with this ID. apply is called for each event, in
 // order and on one goroutine at a time. If apply fails, the update ends, and the next update begins
 // with the same event, also if a stored event decodes to several. The functions of the view must not
-// call its methods.
+// call its methods. The events are read from the store of the type if rt hosts it, otherwise from
+// Config.Store.
 func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
 	pid, err := typ.PersistenceIDOf(id)
 	if err != nil {

@@ -59,8 +59,8 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 // matches ErrRunning if the projection is already running.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
-// CatchUp is like Run, but returns nil when it has handled all events that the journal had at the
-// start. When an event cannot be handled, or the journal or a store is unavailable, it returns the
+// CatchUp is like Run, but returns nil when it has handled all events that were visible at the start: the
+// journal hides an event as long as an append that began earlier may still store an event before it. When an event cannot be handled, or the journal or a store is unavailable, it returns the
 // error after Config.MaxRestarts attempts, by default after 10 (about four minutes).
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 

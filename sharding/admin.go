@@ -586,9 +586,9 @@ func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, er
 
 // Move moves a shard to the node with a name and keeps it there until Release: strategies do not
 // move it. It returns when the decision is durable; the hand-off follows. A shard that does not run
-// goes to the node when it starts. While the node cannot host shards, because it is gone, drained or
-// leaving, the strategy chooses the home. The shard returns as soon as the node can host it. A type
-// has at most 1,000 shards that are moved in this way.
+// goes to the node when it starts. While the node cannot host shards, because it is gone, drained, leaving
+// or unreachable, the strategy chooses the home. The shard returns with the first rebalance after the node
+// can host it again. A type has at most 1,000 shards that are moved in this way.
 //
 // The error matches ErrCannotMove if the node is unknown, has only a proxy, or cannot host the shard
 // now, and ErrNoCoordinator if the queried node does not run the coordinator of the type.

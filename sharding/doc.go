@@ -46,15 +46,17 @@
 // # Caveats
 //
 // Shards, ShardOf, the role and the stores of a type must be the same on all nodes. The coordinator
-// rejects a region with other settings: see ErrMismatch. Every node with the role must call Host
-// for the type, because the oldest of these nodes runs the coordinator. An Ask needs a deadline,
+// rejects a region with other settings: see ErrMismatch. Of the stores it compares only the kind: see
+// Options. Every node with the role must call Host for the type, because the oldest of these nodes runs
+// the coordinator. An Ask needs a deadline,
 // because the network may lose the reply. A command or a reply from another node is a copy. Within
 // one node, the sender and the entity share the value.
 //
 // An idle entity leaves memory if it has no pending work: see Options.Passivation. When its shard
 // moves, an entity handles the commands in its mailbox and stops. If that takes too long, it is
-// killed. Unconfirmed deliveries and deadlines continue when the entity runs again. It runs again
-// with its next command, or at once with Options.Remember.
+// killed. Unconfirmed deliveries and deadlines continue when the entity runs again. An entity with such
+// work runs again without a command: see Options.Wake. Other entities run again with their next command,
+// or at once with Options.Remember.
 //
 // # Failures
 //

@@ -30,7 +30,8 @@ import (
 
 // Options configure the distribution of an entity type. Shards, ShardOf, Role, State, Remember, Wake
 // and DisableWake must be the same on all nodes: the coordinator rejects a region with other settings, see
-// ErrMismatch. The zero value of a field is its default. Durations above ten years count as ten
+// ErrMismatch. Of stores it compares only the kind, JournalStores or ReplicatedStores: it detects neither
+// another database nor another store of the program's own. The zero value of a field is its default. Durations above ten years count as ten
 // years.
 type Options struct {
 	// State is where the coordinator stores the allocation of shards: JournalStores or

@@ -24,7 +24,7 @@ type benchCommand struct {
 	Rounds   int           `default:"5" help:"Number of measurements of each side."`
 	Length   time.Duration `default:"2s" help:"Duration of a throughput measurement."`
 	Runs     int           `default:"1" help:"Number of kills of a node, or of joins under load."`
-	Entities int           `default:"10000" help:"Number of entities with 200 events each in shard-standby; 100,000 need 10 GB of disk."`
+	Entities int           `default:"10000" help:"Number of entities with 200 events each in shard-standby; 100,000 need 8 GB of disk."`
 	Scale    int           `default:"1" help:"Divide the sizes of the data sets. The goals are then invalid."`
 }
 
