@@ -333,6 +333,13 @@ func TestVersionsOfRemovedNodes(t *testing.T) {
 	if after := versions("n6"); slices.Contains(after, gone.self) || !slices.Contains(after, a.self) {
 		t.Errorf("after the removal of %v, a new node receives versions of %v", gone.self, after)
 	}
+	late := replication.Entry{Key: "set", Value: must(value(a, "set").AppendBinary(nil)), Versions: []replication.Version{{Node: gone.self, N: 9}}}
+	for i, h := range w.alive() {
+		h.receive(w.hosts[1-i%2], replication.Gossip{Entries: []replication.Entry{late}})
+	}
+	if after := versions("n7"); slices.Contains(after, gone.self) {
+		t.Errorf("after a late message with versions of %v, a new node receives versions of %v", gone.self, after)
+	}
 }
 
 // A bucket that is larger than a message is fetched in several messages and compared in parts.
