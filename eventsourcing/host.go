@@ -69,7 +69,8 @@ type HostOptions struct {
 	// Recovery limits the events that entities replay when they start.
 	Recovery Recovery
 	// RecoveryOf replaces Recovery and returns the limits of one entity. It is called before each recovery
-	// of the entity, by several goroutines, and must not block. Defaults to none.
+	// of the entity, by several goroutines, and must not block. It excludes SharedJournal, and standbys of
+	// package sharding. Defaults to none.
 	RecoveryOf func(id string) Recovery
 	// StashCapacity is the number of commands that may wait in an entity, and the number of
 	// commands that an entity may stash itself. Defaults to 4,096; negative means no limit. While an

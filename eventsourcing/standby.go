@@ -61,8 +61,8 @@ func newStandby(h *host, f hosting.Follow) (*standby, error) {
 	switch {
 	case !ok || h.model.events == nil:
 		return nil, fmt.Errorf("%w: a standby needs Type.Events and a journal with queries", ErrInvalid)
-	case h.opts.Recovery != (Recovery{}):
-		return nil, fmt.Errorf("%w: HostOptions.Recovery limits the events, but a standby needs all", ErrInvalid)
+	case h.opts.Recovery != (Recovery{}) || h.opts.RecoveryOf != nil:
+		return nil, fmt.Errorf("%w: HostOptions.Recovery or RecoveryOf limits the events, but a standby needs all", ErrInvalid)
 	case h.rt.cfg.ReplayFilter.Mode != journal.FilterFail:
 		return nil, fmt.Errorf("%w: Config.ReplayFilter permits several writers, but a standby needs histories with one", ErrInvalid)
 	}

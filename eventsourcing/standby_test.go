@@ -71,6 +71,7 @@ const poisonous = -1 << 20
 type station struct {
 	tb       testing.TB
 	rt       *eventsourcing.Runtime
+	options  eventsourcing.HostOptions
 	meters   eventsourcing.Entities[meter]
 	host     hosting.Host
 	covers   atomic.Pointer[func(string) bool]
@@ -102,7 +103,7 @@ func (s *station) open(db store.DB, limit int) error {
 	if err != nil {
 		return err
 	}
-	var options eventsourcing.HostOptions
+	options := s.options
 	follow := hosting.Follow{Covers: func(id string) bool { return (*s.covers.Load())(id) }, Limit: limit}
 	sharding := &hosting.Sharding{Follow: &follow, Hooks: hosting.Hooks{
 		Route: func(m hosting.Message) error { return s.host.Deliver(m) },
@@ -527,6 +528,22 @@ func TestStandbyNeedsQueries(t *testing.T) {
 		t.Errorf("a standby on a journal without queries: %v, want ErrInvalid", err)
 	}
 	s.close()
+}
+
+// TestStandbyNeedsAllEvents checks that limits of the recovery are refused, also those of single entities:
+// an entity that starts with the state of a standby would ignore them, and would not be read-only.
+func TestStandbyNeedsAllEvents(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]eventsourcing.HostOptions{
+		"Recovery":   {Recovery: eventsourcing.Recovery{UpTo: 5}},
+		"RecoveryOf": {RecoveryOf: func(string) eventsourcing.Recovery { return eventsourcing.Recovery{} }},
+	} {
+		s := &station{tb: t, options: options}
+		if err := s.open(store.Of(inmem.NewJournal(), nil), 1); !errors.Is(err, eventsourcing.ErrInvalid) {
+			t.Errorf("a standby with HostOptions.%s: %v, want ErrInvalid", name, err)
+		}
+		s.close()
+	}
 }
 
 // noQueries hides the optional interfaces of a journal.

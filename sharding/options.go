@@ -65,7 +65,8 @@ type Options struct {
 	// It handles no commands. If the home of a shard is removed from the cluster, the standby that has
 	// applied most events becomes the home, and an entity starts after it has read only the events
 	// that the standby lacks. Each standby reads all events of the type. All nodes should have the same
-	// value. Defaults to 0, at most 9.
+	// value. Standbys exclude a Host.Recovery other than the zero value and Host.RecoveryOf: Host returns an
+	// error that matches ErrInvalid. Defaults to 0, at most 9.
 	Standbys int
 	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
