@@ -160,8 +160,11 @@ func (v *View[E]) Pending() bool {
 }
 
 // Update applies the stored events that were not applied yet, at most ViewOptions.MaxEvents. It fails
-// with a *journal.GapError if an event is missing, or if the journal has fewer events than the
-// snapshot of the view covers.
+// with a *journal.GapError if an event is missing, also if the entity has deleted all events that the
+// view lacks, or if the journal has fewer events than the snapshot of the view covers.
+//
+// An Update that finds no event also reads the highest sequence number of the entity. So a view that
+// has nothing to apply costs two short reads of the journal per Update.
 func (v *View[E]) Update(ctx context.Context) error {
 	_, err := v.update(ctx)
 	return err
@@ -177,6 +180,36 @@ func (v *View[E]) update(ctx context.Context) (pending bool, err error) {
 			return false, fmt.Errorf("view of %q: %w", v.pid, err)
 		}
 	}
+	if err = v.catchUp(ctx, from); err != nil {
+		return false, fmt.Errorf("view of %q: %w", v.pid, err)
+	}
+	return v.pending, nil
+}
+
+// catchUp applies the events after the last one. If there is none, the highest sequence number shows
+// whether they are deleted or not yet stored. An event may have been stored between the two reads, so
+// the second replay decides.
+func (v *View[E]) catchUp(ctx context.Context, from *storage) error {
+	start := v.last
+	for highest := start; ; {
+		if err := v.replay(ctx, from); err != nil || v.last > start {
+			return err
+		}
+		if highest > start { // the journal had these events before the replay
+			return &journal.GapError{ID: v.pid, Want: start + 1}
+		}
+		var err error
+		if highest, err = from.journal.HighestSequenceNr(ctx, v.pid); err != nil {
+			return fmt.Errorf("read the highest sequence number: %w", err)
+		}
+		if highest <= start {
+			return nil
+		}
+	}
+}
+
+// replay applies the stored events after the last one, at most ViewOptions.MaxEvents.
+func (v *View[E]) replay(ctx context.Context, from *storage) error {
 	start, to := v.last, journal.MaxSequenceNr
 	if limit := uint64(v.opts.MaxEvents); limit > 0 && start < to-limit { //nolint:gosec // it is not negative
 		to = start + limit + 1 // the event after the limit shows that there are more
@@ -184,24 +217,24 @@ func (v *View[E]) update(ctx context.Context) (pending bool, err error) {
 	var decoded []any
 	for ev, err := range from.journal.Replay(ctx, v.pid, start+1, to) {
 		if err != nil {
-			return false, fmt.Errorf("view of %q: %w", v.pid, err)
+			return err
 		}
 		if ev.SequenceNr != v.last+1 {
-			return false, fmt.Errorf("view of %q: %w", v.pid, &journal.GapError{ID: v.pid, Want: v.last + 1, Got: ev.SequenceNr})
+			return &journal.GapError{ID: v.pid, Want: v.last + 1, Got: ev.SequenceNr}
 		}
 		if v.opts.MaxEvents > 0 && v.last-start == uint64(v.opts.MaxEvents) {
 			v.pending = true
 			break
 		}
 		if decoded, err = v.applyStored(decoded, ev); err != nil {
-			return false, fmt.Errorf("view of %q: %w", v.pid, err)
+			return err
 		}
 		v.last, v.partial = ev.SequenceNr, 0
 		if every := v.opts.SnapshotEvery; every > 0 && v.last-v.saved >= uint64(every) {
 			v.save(ctx, from, ev.Time)
 		}
 	}
-	return v.pending, nil
+	return nil
 }
 
 // applyStored applies the events to which a stored event decodes, without those that an earlier

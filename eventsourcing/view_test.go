@@ -294,6 +294,101 @@ func TestViewBegins(t *testing.T) {
 	})
 }
 
+// TestViewOfDeletedEvents checks that an update fails if all events that the view lacks are deleted,
+// also before the entity has a next event.
+func TestViewOfDeletedEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.view(viewOptions{}).expectUpdate()
+		s.mustAsk(addLines("a", "b", "c", "d"))
+		expectGap := func(r *reader, want, got uint64) {
+			t.Helper()
+			for range 2 {
+				err := r.update()
+				gap, ok := errors.AsType[*journal.GapError](err)
+				if !ok || *gap != (journal.GapError{ID: "actor|1", Want: want, Got: got}) || r.Pending() {
+					t.Errorf("the error of the update after event %d is %v, want a gap at %d that ends at %d", r.SequenceNr(), err, want, got)
+				}
+			}
+		}
+		ahead, behind, saving := s.view(viewOptions{}), s.view(viewOptions{MaxEvents: 1}), s.savingView("one", 1)
+		ahead.expectUpdate("a", "b", "c", "d")
+		behind.expectUpdate("a")
+		saving.expectUpdate("a", "b", "c", "d")
+		if err := s.journal.DeleteTo(t.Context(), "actor|1", 3); err != nil {
+			t.Fatal(err)
+		}
+		expectGap(behind, 2, 0) // the limit of the update is before event 4
+		expectGap(s.view(viewOptions{After: 1}), 2, 4)
+		if err := s.journal.DeleteTo(t.Context(), "actor|1", 4); err != nil {
+			t.Fatal(err)
+		}
+		expectGap(behind, 2, 0)
+		expectGap(s.view(viewOptions{}), 1, 0)
+		expectGap(s.view(viewOptions{After: 3}), 4, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		expectError(t, behind.Run(ctx), journal.ErrHistoryGap)
+
+		for _, current := range []*reader{ahead, s.view(viewOptions{After: 4}), s.savingView("one", 1)} {
+			current.expectUpdate()
+			current.expectUpdate()
+		}
+		s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest})
+		expectError(t, ahead.update(), journaltest.ErrInjected)
+		s.mustAsk(addLines("e"))
+		ahead.expectUpdate("e")
+	})
+}
+
+// countedJournal counts the calls of HighestSequenceNr, and calls a function before the next one.
+type countedJournal struct {
+	journal.Journal
+	calls  int
+	before func()
+}
+
+func (j *countedJournal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	j.calls++
+	if do := j.before; do != nil {
+		j.before = nil
+		do()
+	}
+	return j.Journal.HighestSequenceNr(ctx, id)
+}
+
+// TestViewDuringAppend checks that an event that is stored during an update is no gap, and that only an
+// update that finds no event reads the highest sequence number.
+func TestViewDuringAppend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		counted := &countedJournal{Journal: s.journal}
+		s.cfg.Store = store.Of(counted, s.snapshots)
+		s.open()
+		defer s.close()
+		s.mustAsk(addLines("a"))
+		r := s.view(viewOptions{})
+		expectCalls := func(want int) {
+			t.Helper()
+			if counted.calls != want {
+				t.Errorf("the journal has returned the highest number %d times, want %d", counted.calls, want)
+			}
+			counted.calls = 0
+		}
+		counted.calls = 0 // of the recovery
+		r.expectUpdate("a")
+		expectCalls(0)
+		r.expectUpdate()
+		expectCalls(1)
+		counted.before = func() { s.mustAsk(addLines("b", "c")) }
+		r.expectUpdate("b", "c")
+		expectCalls(1)
+	})
+}
+
 // TestViewPassesFences checks that a fence counts as a stored event and is not applied.
 func TestViewPassesFences(t *testing.T) {
 	t.Parallel()
@@ -304,6 +399,11 @@ func TestViewPassesFences(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{})
 		_, err := s.ask(addLines("lost"))
 		expectError(t, err, eventsourcing.ErrNotStored)
+		atEnd := s.view(viewOptions{})
+		atEnd.expectUpdate("1")
+		atEnd.expectState(2, "1")
+		atEnd.expectUpdate()
+		s.view(viewOptions{After: 1}).expectUpdate()
 		s.mustAsk(addLines("3"))
 		s.expectStored("1", "-", "3")
 		r := s.view(viewOptions{MaxEvents: 2})
