@@ -597,6 +597,48 @@ func TestCloseDeadline(t *testing.T) {
 	})
 }
 
+// TestCloseWhileSaveBlocks checks that Close returns at the end of its context although a save of a
+// snapshot does not end, and that the save is awaited by a second Close.
+func TestCloseWhileSaveBlocks(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{"the store", "the observer"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1}
+				blocked := make(chan struct{})
+				release := sync.OnceFunc(func() { close(blocked) })
+				defer time.AfterFunc(time.Hour, release).Stop() // so that a Close without an end fails
+				if in == "the observer" {
+					s.cfg.Observer.Snapshot = func(eventsourcing.SnapshotInfo) { <-blocked }
+				} else {
+					s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
+				}
+				s.open()
+				s.mustAsk(addLines("1"))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began := time.Now()
+				expectError(t, s.rt.Close(ctx), context.DeadlineExceeded)
+				if d := time.Since(began); d < time.Second || d > 1200*time.Millisecond {
+					t.Errorf("Close took %v, want 1 s and a moment", d)
+				}
+				if in == "the observer" {
+					again, end := context.WithTimeout(t.Context(), time.Second)
+					defer end()
+					expectError(t, s.rt.Close(again), context.DeadlineExceeded)
+					release()
+					s.expectSaved(1)
+				}
+				if err := s.rt.Close(t.Context()); err != nil {
+					t.Errorf("the last Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // TestCloseWithoutJournal checks that Close ends although the journal does not respond.
 func TestCloseWithoutJournal(t *testing.T) {
 	t.Parallel()

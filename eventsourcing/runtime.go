@@ -240,8 +240,8 @@ func (r *Runtime) Store() store.DB { return r.cfg.Store }
 // writer writes all queued events. If ctx ends first, the remaining work is aborted: callers get
 // ErrStopped, or ErrOutcomeUnknown if a write was in flight, and Close returns the cause of the
 // context. When Close returns, all goroutines of the runtime have ended, except those in which user
-// code still runs after the end of ctx. A second Close returns nil when all goroutines have ended,
-// and the cause of its own ctx if that ends first.
+// code, or a call of a store that ignores its context, still runs after the end of ctx. A second Close
+// returns nil when all goroutines have ended, and the cause of its own ctx if that ends first.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
@@ -270,10 +270,17 @@ func (r *Runtime) Close(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) == 0 {
-		stop := context.AfterFunc(ctx, r.cancel)
-		r.stores.wait() // let saves of snapshots end
-		stop()
+	if len(errs) == 0 { // let saves of snapshots end
+		saved := make(chan struct{})
+		go func() {
+			r.stores.wait()
+			close(saved)
+		}()
+		select {
+		case <-saved:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("wait for saves and deletions: %w", context.Cause(ctx)))
+		}
 	}
 	r.cancel()
 	if len(errs) > 0 {
@@ -299,7 +306,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		select {
 		case <-quiet:
 		case <-time.After(closeGrace):
-			errs = append(errs, fmt.Errorf("user code still runs: %w", context.Cause(ctx)))
+			errs = append(errs, fmt.Errorf("user code or a call of a store still runs: %w", context.Cause(ctx)))
 		}
 	}
 	for _, s := range storages {
