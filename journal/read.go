@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"time"
 )
 
 // Current yields the events that match c after the given offset ("" is the beginning), in the order
@@ -170,9 +171,10 @@ func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[En
 // number gets each event exactly once.
 //
 // Fences and deleted events are left out, so sequence numbers may be missing; a fence at to also
-// completes the loop. An error is yielded once and last: it matches ErrNoQueries if j does not
-// support queries. LiveByID reads ahead at most one page of Replay and holds no resource while the
-// loop body runs.
+// completes the loop, within about a second. For this purpose, a loop that waits with another to than
+// MaxSequenceNr reads the end of the journal and the highest sequence number once a second. An error is
+// yielded once and last: it matches ErrNoQueries if j does not support queries. LiveByID reads ahead at
+// most one page of Replay and holds no resource while the loop body runs.
 func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
 	return sequence(fmt.Sprintf("live events of %q", id), func(yield func(Event) bool) error {
 		querier, err := implemented[Querier](j)
@@ -202,12 +204,31 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 					return nil
 				}
 			}
-			if err := querier.Await(ctx, end); err != nil {
+			if err := awaitRecord(ctx, querier, end, to); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// fenceCheck is how long LiveByID waits for an event before it looks for a fence.
+const fenceCheck = time.Second
+
+// awaitRecord returns nil when there may be records after a position. Await returns for events only: the
+// order of a journal need not contain fences, and a reader cannot detect a fence by its offset. A fence
+// matters only to a loop that completes.
+func awaitRecord(ctx context.Context, q Querier, after Offset, to uint64) error {
+	if to >= MaxSequenceNr {
+		return q.Await(ctx, after)
+	}
+	limited, cancel := context.WithTimeout(ctx, fenceCheck)
+	defer cancel()
+	err := q.Await(limited, after)
+	if limited.Err() != nil {
+		return context.Cause(ctx) // nil at the limit
+	}
+	return err
 }
 
 // LiveIDs yields the existing persistence IDs and then new ones, each once, in no particular order,

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
@@ -441,6 +442,73 @@ func TestLiveByIDCompletes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fenceless is an in-memory journal whose Await returns for events only, like that of a journal whose
+// order contains no fences. It counts the calls of HighestSequenceNr.
+type fenceless struct {
+	*inmem.Journal
+	reads int
+}
+
+func (f *fenceless) Await(ctx context.Context, after journal.Offset) error {
+	for {
+		page, err := f.Query(ctx, journal.Criteria{}, after)
+		if err != nil || len(page.Events) > 0 {
+			return err
+		}
+		after = page.Next
+		if err = f.Journal.Await(ctx, after); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *fenceless) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	f.reads++
+	return f.Journal.HighestSequenceNr(ctx, id)
+}
+
+// TestLiveByIDLooksForFences checks that a later fence completes the loop although no Await returns for
+// it, and that a loop that never completes does not read the journal without an event.
+func TestLiveByIDLooksForFences(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := inmem.NewJournal()
+		store(t, j, added("a|1", 0, 1, "m"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var got, canceled []string
+		done := false
+		go func() {
+			got = seen(journal.LiveByID(t.Context(), &fenceless{Journal: j}, "a|1", 1, 3), showEvent)
+			done = true
+		}()
+		go func() { canceled = seen(journal.LiveByID(ctx, &fenceless{Journal: j}, "a|2", 1, 9), showEvent) }()
+		endless := &fenceless{Journal: j}
+		go seen(journal.LiveByID(ctx, endless, "a|1", 1, journal.MaxSequenceNr), showEvent)
+		pass := func() {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		pass()
+		store(t, j, added("a|1", 1, 1, ""))
+		pass()
+		if done {
+			t.Error("the loop completed at the fence before its last number")
+		}
+		store(t, j, added("a|1", 2, 1, ""))
+		pass()
+		expect(t, "events", got, []string{"1"})
+		if !done {
+			t.Error("the loop did not complete at the fence")
+		}
+		if endless.reads != 1 {
+			t.Errorf("a loop that never completes has read the highest number %d times, want once", endless.reads)
+		}
+		cancel(errTestEnded)
+		synctest.Wait()
+		expect(t, "result of the canceled loop", canceled, []string{`error: journal: live events of "a|2": test ended`})
+	})
 }
 
 func TestLiveByIDEndsWithItsContext(t *testing.T) {

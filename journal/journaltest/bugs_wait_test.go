@@ -305,6 +305,22 @@ func waitBugs() []planted {
 			plant: waits(func(ctx context.Context, _ journal.Querier, _ journal.Offset) error { return context.Cause(ctx) }),
 		},
 		{
+			name:  "the highest number leaves out a fence",
+			finds: []string{"QueryLiveFence"},
+			hangs: true,
+			plant: func() bug {
+				return bug{highest: func(ctx context.Context, j journal.Journal, id string) (uint64, error) {
+					n, err := j.HighestSequenceNr(ctx, id)
+					for e, failed := range j.Replay(ctx, id, n, n) {
+						if failed == nil && e.IsFence() {
+							n--
+						}
+					}
+					return n, err
+				}}
+			},
+		},
+		{
 			name:  "the order of live readers differs",
 			finds: []string{"QueryLiveReaders"},
 			plant: func() bug {

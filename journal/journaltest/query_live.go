@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/journal"
@@ -240,6 +241,32 @@ func queryReaderChecks() []check {
 			for k, q := range readers {
 				f.wantSame("a live reader of "+show(q), got[k], matching(q, whole))
 			}
+		}},
+		{"QueryLiveFence", "LiveByID completes at a fence that is stored while it waits", queries, func(f *fixture) {
+			w := write("fenced", "w", 0, 1)
+			f.store(w)
+			reading := make(chan struct{})
+			begin := sync.OnceFunc(func() { close(reading) })
+			ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
+			defer cancel()
+			var got []journal.Event
+			f.together("LiveByID up to a later fence, or its Append,", 2, func(k int) {
+				if k == 0 {
+					<-reading
+					f.appended(fence(write(w.ID, "w", 1, 1)))
+					return
+				}
+				defer begin()
+				for e, err := range journal.LiveByID(ctx, f.j, w.ID, 1, 2) {
+					if err != nil {
+						f.Errorf("LiveByID up to a fence that is stored: %v", err)
+						return
+					}
+					got = append(got, e)
+					begin()
+				}
+			})
+			f.wantEvents(w.ID, got, eventsOf(w))
 		}},
 		{"QueryLateCommit", "an event that is committed late is not skipped by concurrent readers", queriesStall, func(f *fixture) {
 			stored := []journal.Write{write("late|0", "w", 0, 2)}
