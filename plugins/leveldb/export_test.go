@@ -75,6 +75,15 @@ func (db *DB) Waiting() int {
 	return len(w.list)
 }
 
+// Replacing reports whether a call replaces the engine, or waits for other calls to replace or close it.
+func (db *DB) Replacing() bool {
+	if !db.mu.TryRLock() {
+		return true
+	}
+	db.mu.RUnlock()
+	return false
+}
+
 // SetOrder writes a database whose keys are ordered by a comparer of that name.
 func SetOrder(dir, name string) error {
 	o := Options()

@@ -7,8 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -460,5 +463,60 @@ func TestHighestSequenceNrDuringDeletion(t *testing.T) {
 			}
 			return // there are no more reads
 		}
+	}
+}
+
+// A failed write reopens the database although VerifyOrder runs, and other calls do not wait for the end of
+// VerifyOrder.
+func TestReopenDuringVerifyOrder(t *testing.T) {
+	t.Parallel()
+	d := newDisk(faultNone, 0, 1)
+	files := &observedTables{Storage: d}
+	cfg := leveldb.Config{}.WithTuning(func(o *opt.Options) { o.DisableBlockCache = true }).WithPortion(5).WithReopenPause(time.Nanosecond)
+	open := func() *leveldb.DB {
+		db, err := leveldb.OpenStorage(files, d.syncDir, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	db := open()
+	for n := range 20 {
+		mustAppend(t, db.TestJournal(), tagged(fmt.Sprint("id ", n), 0, []string{"red"}, nil))
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open() // writes a table
+	defer func() { _ = db.Close() }()
+	j := db.TestJournal()
+	if err := db.VerifyOrder(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	appended := make(chan []error, 1)
+	var once atomic.Bool
+	files.read = func() {
+		if !once.CompareAndSwap(false, true) {
+			return
+		}
+		d.setFull(true)
+		if errs := j.Append(t.Context(), []journal.Write{write("new", 0, 1)}); errs == nil || !errors.Is(errs[0], journal.ErrNotSent) {
+			t.Errorf("an append to a full disk: %v, want ErrNotSent", errs)
+		}
+		d.setFull(false)
+		go func() { appended <- j.Append(t.Context(), []journal.Write{write("new", 0, 1)}) }()
+		for !db.Replacing() { // the append waits for the present call of VerifyOrder
+			runtime.Gosched()
+		}
+	}
+	err := db.VerifyOrder(t.Context())
+	if err == nil || errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "reopened after a disk failure") {
+		t.Errorf("VerifyOrder, with a database that is reopened: %v, want an error about it", err)
+	}
+	if errs := <-appended; errs != nil {
+		t.Errorf("the append that reopens the database: %v", errs)
+	}
+	if err = db.VerifyOrder(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

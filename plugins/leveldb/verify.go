@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -20,20 +21,16 @@ import (
 // 50 bytes of memory for each persistence ID. It may run concurrently with all other calls, and
 // checks the state at its beginning.
 //
-// The error matches journal.ErrCorrupt if a check fails.
+// The error matches journal.ErrCorrupt if a check fails. VerifyOrder ends early, with another error, if
+// the database is closed, or is reopened after a failed write.
 func (db *DB) VerifyOrder(ctx context.Context) (err error) {
 	defer wrap(&err, "verify event order in %q", db.name)
-	e, err := db.acquire(false)
-	if err != nil {
-		return err
-	}
-	defer db.release()
-	view, err := e.db.GetSnapshot()
-	if err != nil {
-		return translate(err)
-	}
-	defer view.Release()
-	v := verifier{view: view, last: make(map[uint64]uint64)}
+	v := verifier{db: db, last: make(map[uint64]uint64)}
+	defer func() {
+		if v.view != nil {
+			v.view.Release()
+		}
+	}()
 	for _, check := range []struct {
 		kind byte
 		f    func(key, value []byte) error
@@ -50,6 +47,8 @@ func (db *DB) VerifyOrder(ctx context.Context) (err error) {
 }
 
 type verifier struct {
+	db      *DB
+	from    *engine
 	view    *leveldb.Snapshot
 	deleted deletions
 	names   stringPool
@@ -57,20 +56,59 @@ type verifier struct {
 
 	ordered, events uint64 // events in the order, and stored events
 	tagged, tags    uint64 // tags in the order, and of stored events
+
+	records, bytes int // read in the present portion
 }
 
+// each calls f with the records of a kind. Between two portions, the database may be reopened or closed.
 func (v *verifier) each(ctx context.Context, kind byte, f func(key, value []byte) error) error {
-	it := v.view.NewIterator(&util.Range{Start: []byte{kind}, Limit: []byte{kind + 1}}, nil)
-	defer it.Release()
-	for it.Next() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := f(it.Key(), it.Value()); err != nil {
+	for start := []byte{kind}; start != nil; {
+		var err error
+		if start, err = v.portion(ctx, &util.Range{Start: start, Limit: []byte{kind + 1}}, f); err != nil {
 			return err
 		}
 	}
-	return translate(it.Error())
+	return nil
+}
+
+// portion calls f with the first records of a range. It returns the key of the next one, or nil. The
+// check of one record of the index can read maxGroup events, which count as records of the portion.
+func (v *verifier) portion(ctx context.Context, r *util.Range, f func(key, value []byte) error) (next []byte, err error) {
+	e, err := v.db.acquire(false)
+	if err != nil {
+		return nil, err
+	}
+	defer v.db.release()
+	if v.view == nil {
+		if v.view, err = e.db.GetSnapshot(); err != nil {
+			return nil, translate(err)
+		}
+		v.from = e
+	}
+	if v.from != e {
+		return nil, errReplaced
+	}
+	it := v.view.NewIterator(r, nil)
+	defer it.Release()
+	for v.records, v.bytes = 0, 0; it.Next(); {
+		if v.records >= e.records || v.bytes >= portionBytes {
+			return bytes.Clone(it.Key()), nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		v.count(it.Value())
+		if err := f(it.Key(), it.Value()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, translate(it.Error())
+}
+
+// count counts a value that was read in the present portion.
+func (v *verifier) count(value []byte) {
+	v.records++
+	v.bytes += len(value)
 }
 
 func (v *verifier) group(key, value []byte) error {
@@ -121,6 +159,7 @@ func (v *verifier) name(number uint64) error {
 
 // live calls f with the events of a run that are not deleted.
 func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *journal.Event) error) error {
+	v.count(nil) // the records that describe the persistence ID
 	r, err := v.deleted.skip(v.view, r)
 	if err != nil {
 		return err
@@ -133,6 +172,7 @@ func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *jour
 		case value == nil:
 			return corruptf(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
 		}
+		v.count(value)
 		e, err := decodeEvent(value, &v.names)
 		if err != nil {
 			return corrupt(fmt.Sprintf("event %d of persistence ID %d", r.first, r.number), err)
@@ -171,6 +211,7 @@ func (v *verifier) place(group, index, number, seqNr uint64) error {
 	if err != nil {
 		return err
 	}
+	v.count(value)
 	runs := readRuns(value, false)
 	for runs.next() {
 		if r := runs.run; r.number == number && r.first <= seqNr && seqNr <= r.last() && r.index+seqNr-r.first == index {
