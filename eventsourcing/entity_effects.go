@@ -185,7 +185,8 @@ func (e *entity) durable(seqNr uint64) {
 func (e *entity) failed(cause error, resumed bool) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
-	if errors.Is(cause, ErrConflict) && e.host.hooks.Route == nil && !e.host.opts.SharedJournal {
+	other := errors.Is(cause, ErrConflict) || errors.Is(cause, ErrOutcomeUnknown)
+	if other && e.host.hooks.Route == nil && !e.host.opts.SharedJournal {
 		attrs = append(attrs, slog.String("hint", "another runtime writes to this entity: use package sharding or HostOptions.SharedJournal"))
 	}
 	if p, ok := errors.AsType[*PanicError](cause); ok {
@@ -236,22 +237,44 @@ func (e *entity) probe(from uint64, writer string) {
 	defer watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)()
 	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
 	in.Err = catchPanic(e.pid(), func() error {
-		for ev, err := range e.host.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
-			switch {
-			case err != nil:
-				return err
-			case ev.Writer != writer:
-				in.Next = engine.ForeignRecord
-			case ev.IsFence():
-				in.Next = engine.OwnFence
-			default:
-				in.LastNr = ev.SequenceNr
-				progress.Add(1)
-				continue
-			}
-			break
+		if err := e.findOwn(ctx, writer, &in, &progress); err != nil || in.LastNr >= from || in.Next != engine.NoRecord {
+			return err
 		}
-		return nil
+		highest, err := e.host.journal.HighestSequenceNr(ctx, e.pid())
+		if err != nil || highest < from {
+			return err // without an error, the journal contradicts the conflict of the fence
+		}
+		progress.Add(1)
+		// The record from the start of the probe on is deleted, or it was stored after the first replay. Only a
+		// replay that begins now shows which.
+		if err = e.findOwn(ctx, writer, &in, &progress); err == nil && in.LastNr < from && in.Next == engine.NoRecord {
+			in.DeletedTo = highest
+		}
+		return err
 	})
 	e.post(in)
+}
+
+// findOwn continues a probe after in.LastNr, up to the first record that is not an event of the writer. The
+// journal has stored the records in order, so a record that is missing before another one is deleted.
+func (e *entity) findOwn(ctx context.Context, writer string, in *engine.Input, progress *atomic.Uint64) error {
+	for ev, err := range e.host.journal.Replay(ctx, e.pid(), in.LastNr+1, journal.MaxSequenceNr) {
+		switch {
+		case err != nil:
+			return err
+		case ev.Writer != writer:
+			in.Next = engine.ForeignRecord
+		case ev.IsFence():
+			in.Next = engine.OwnFence
+		default:
+			in.LastNr = ev.SequenceNr
+			progress.Add(1)
+			continue
+		}
+		if ev.SequenceNr > in.LastNr+1 {
+			in.DeletedTo = ev.SequenceNr - 1
+		}
+		return nil
+	}
+	return nil
 }

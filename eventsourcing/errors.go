@@ -35,8 +35,9 @@ var (
 	// ErrPartlyStored means that a command failed after some of its events were stored: one of
 	// several units, or the events before a callback.
 	ErrPartlyStored = engine.ErrPartlyStored
-	// ErrOutcomeUnknown means that the caller stopped waiting while its command was being handled.
-	// The events of the command may be stored, now or later.
+	// ErrOutcomeUnknown means that the caller stopped waiting while its command was being handled. The
+	// events of the command may be stored, now or later. It also means that a write seemed to fail and
+	// another instance of the entity then deleted the records that would show whether it was stored.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 	// ErrConflict means that another instance of the entity wrote first.
 	ErrConflict = journal.ErrConflict

@@ -89,10 +89,10 @@ type HostOptions struct {
 	// negative means none.
 	BackoffJitter float64
 	// Supervise decides what follows a failure of an entity: a panic of its code (*PanicError), a write
-	// that was not stored (ErrConflict, ErrRejected or another error of the journal), a recovery that
-	// failed (ErrRecovery), or a full stash with OverflowFail. It must not block, and it is called by
-	// several goroutines. A panic of Supervise counts as Restart. It is not called for an entity that
-	// stops anyway. Defaults to Restart in all cases.
+	// that was not stored (ErrConflict, ErrRejected or another error of the journal) or may not be stored
+	// (ErrOutcomeUnknown), a recovery that failed (ErrRecovery), or a full stash with OverflowFail. It must
+	// not block, and it is called by several goroutines. A panic of Supervise counts as Restart. It is not
+	// called for an entity that stops anyway. Defaults to Restart in all cases.
 	Supervise func(error) Directive
 	// PanicLimit is the number of panics within PanicWindow after which an entity pauses before its
 	// restart. They default to 5 and 10 s.

@@ -136,6 +136,99 @@ func TestSharedRetention(t *testing.T) {
 	})
 }
 
+// TestDeletedOutcome checks a write that seems to fail, if another runtime deletes the records that show
+// its outcome before the fence reaches the journal. The command is not decided again, and the entity
+// recovers.
+func TestDeletedOutcome(t *testing.T) {
+	t.Parallel()
+	cover := func(b *scene, upTo uint64) {
+		b.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		b.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(eventsourcing.DeleteEvents{UpTo: upTo}) }))
+		synctest.Wait()
+	}
+	for name, c := range map[string]struct {
+		command func(ctx *actorCtx, a *actor, c act) actorDecision
+		do      journaltest.Effect
+		between func(b *scene) // in the other runtime, between the write and the fence
+		want    string         // the reply; empty for an unknown outcome
+		state   string
+	}{
+		"all, events follow": {addLines("2"), journaltest.Store, func(b *scene) { cover(b, 0); b.mustAsk(addLines("3")) }, "", "1 2 3"},
+		"all":                {addLines("2"), journaltest.Store, func(b *scene) { cover(b, 0) }, "", "1 2"},
+		"the first of two":   {addLines("2", "3"), journaltest.Store, func(b *scene) { cover(b, 2); b.mustAsk(addLines("4")) }, "1 2 3", "1 2 3 4"},
+		"of another event":   {addLines("2"), journaltest.Lose, func(b *scene) { b.mustAsk(addLines("x")); cover(b, 0) }, "", "1 x"},
+	} {
+		for _, shared := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, shared %t", name, shared), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					a, b, _ := newReplicas(t, func() *scene { return newScene(t).withSignals() })
+					a.opts.SharedJournal, b.opts.SharedJournal = shared, shared
+					a.open()
+					b.open()
+					expect(t, a.mustAsk(addLines("1")), nil, "1")
+					a.journal.Inject(journaltest.Fault{Do: c.do})
+					fence := a.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					answer := later(func() (string, error) { return a.askOf(ctx, "1", c.command) })
+					<-fence.Struck()
+					c.between(b)
+					a.signals()
+					fence.Release()
+					text, err := answer()
+					switch {
+					case errors.Is(err, context.DeadlineExceeded):
+						t.Errorf("the entity does not answer within a minute: %v", err)
+						b.mustAsk(addLines("more")) // so that the entity ends
+					case c.want != "":
+						expect(t, text, err, c.want)
+					case !errors.Is(err, eventsourcing.ErrOutcomeUnknown) || errors.Is(err, eventsourcing.ErrConflict) || errors.Is(err, eventsourcing.ErrNotStored):
+						t.Errorf("the answer is %q, %v, want ErrOutcomeUnknown only", text, err)
+					case eventsourcing.StatusOf(err).Outcome != eventsourcing.DoneUnknown:
+						t.Errorf("the status of %v is %+v, want DoneUnknown", err, eventsourcing.StatusOf(err))
+					}
+					expect(t, a.mustAsk(recall), nil, c.state)
+					if got := a.signals(); len(got) > 0 {
+						t.Errorf("the first runtime received the signals %q, want none", got)
+					}
+					a.close()
+					b.close()
+				})
+			})
+		}
+	}
+}
+
+// TestAppendDuringProbe checks that an event that is stored while the outcome of a write is determined
+// does not count as deleted. The journal reports a conflict that is untrue at the time.
+func TestAppendDuringProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := newReplicas(t, func() *scene { return newScene(t) })
+		a.opts.SharedJournal, b.opts.SharedJournal = false, false
+		a.open()
+		b.open()
+		expect(t, a.mustAsk(addLines("1")), nil, "1")
+		a.journal.Inject(journaltest.Fault{})
+		a.journal.Inject(journaltest.Fault{Do: journaltest.Conflict})
+		highest := a.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+		answer := later(func() (string, error) { return a.ask(addLines("2")) })
+		<-highest.Struck() // event 2 was not found
+		expect(t, b.mustAsk(addLines("x")), nil, "1 x")
+		highest.Release()
+		_, err := answer()
+		expectError(t, err, eventsourcing.ErrConflict)
+		if !eventsourcing.NotDone(err) {
+			t.Errorf("NotDone(%v) is false", err)
+		}
+		expect(t, a.mustAsk(recall), nil, "1 x")
+		a.close()
+		b.close()
+	})
+}
+
 // TestSharedCheckFails checks that a command is not handled on an outdated state if the journal can't
 // be read, and that the entity recovers later.
 func TestSharedCheckFails(t *testing.T) {

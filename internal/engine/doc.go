@@ -35,5 +35,6 @@
 // A write with an unknown outcome may still be stored later. Before any other write, the machine
 // appends a fence: an empty record at the same sequence number, through the same conditional
 // append. If the fence is stored, the lost write can never be stored. If the fence conflicts, the
-// machine reads the record with this number from the journal.
+// machine reads the record with this number from the journal. If another incarnation has deleted this
+// record, the outcome stays unknown: the command is answered ErrOutcomeUnknown and is not decided again.
 package engine

@@ -37,9 +37,14 @@ type Input struct {
 	Recovery Recovery
 	// LastNr is, for Probed, the sequence number of the last event in the unbroken run of this
 	// incarnation's own events that begins at the start of the probe. If there is no such event,
-	// LastNr is the start minus one. Fences are not events.
+	// LastNr is the start minus one. Fences are not events. Deleted records before an own event were
+	// own events too, because the journal stores the writes of an incarnation in order.
 	LastNr uint64
-	// Next is, for Probed, the record that follows LastNr.
+	// DeletedTo is, for Probed, the sequence number of the last record that is deleted after LastNr: all
+	// records from LastNr+1 to DeletedTo are deleted. 0 means that no record after LastNr is known to be
+	// deleted.
+	DeletedTo uint64
+	// Next is, for Probed, the record that follows LastNr and the deleted records after it.
 	Next Record
 	// Saved is the snapshot of Saved.
 	Saved *State

@@ -27,8 +27,11 @@ var (
 	// callback, had been stored.
 	ErrPartlyStored = errors.New("eventsourcing: a part of the command was stored")
 	// ErrOutcomeUnknown reports that the caller or the runtime stopped waiting before the entity
-	// could determine whether a write was stored.
+	// could determine whether a write was stored, or that the entity can't determine it.
 	ErrOutcomeUnknown = errors.New("eventsourcing: outcome unknown")
+	// errRecordsDeleted answers the messages of writes that may be stored, and whose records another
+	// incarnation may have deleted.
+	errRecordsDeleted = fmt.Errorf("%w: the records that would show whether the events were stored are deleted", ErrOutcomeUnknown)
 	// errAnswerLost answers callers that wait for a later reply of an entity that stops.
 	errAnswerLost = fmt.Errorf("%w: the entity stopped before its later reply: %w", ErrNoReply, ErrStopped)
 	// ErrOutboxFull refuses a command that would exceed delivery.Options.MaxUnconfirmed.

@@ -115,8 +115,8 @@ func (m *Machine) restart(cause error, lost *Step, out *Effects) {
 	case cause != nil && m.ended(m.supervise(cause), out):
 	case cause == nil:
 		m.recover(out)
-	case errors.Is(cause, journal.ErrConflict):
-		// Another incarnation is active. Recover only if messages wait.
+	case errors.Is(cause, journal.ErrConflict), errors.Is(cause, ErrOutcomeUnknown):
+		// Another incarnation is active: it has appended or deleted records. Recover only if messages wait.
 		if m.stash.n == 0 && m.rare.user.n == 0 && len(m.rare.later) == 0 {
 			m.stopped(out)
 			return

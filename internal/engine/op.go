@@ -32,6 +32,7 @@ type Op struct {
 	failed    bool   // the reply is an error that the aggregate did not decide
 	touched   bool   // a part of it took effect, so it cannot be decided again
 	stored    bool   // a unit of it is stored
+	unknown   bool   // the record that shows whether a unit of it is stored is deleted
 	counted   bool   // it counts as a barrier of the machine
 	replied   bool   // it has a reply
 	ended     bool   // all of it took effect; its reply waits for other messages

@@ -104,7 +104,8 @@ func (s *script) printf(format string, args ...any) {
 //	stored [n]      the oldest n units are stored, all units if n is missing
 //	failed how      the oldest unit is not stored: lost, unavailable, rejected, conflict, not-sent, skipped
 //	land            stores the lost writes now
-//	foreign [n]     another incarnation writes n events
+//	foreign [n]     another incarnation writes n events, one if n is missing
+//	delete [n]      another incarnation deletes the records up to n, all records if n is missing
 //	fenced [how]    the fence is answered, by the disk if how is missing
 //	probed [fails]  the probe is answered from the disk
 //	recovered [fails] [replayed=n]
@@ -132,7 +133,9 @@ func (s *script) do(d *datadriven.TestData) string {
 		s.agg.calls[d.CmdArgs[0].Key].leave()
 	case "disk":
 		for i, r := range s.disk {
-			s.printf("%d %s by %s", i+1, or(r.name, "fence"), r.writer)
+			if !r.deleted {
+				s.printf("%d %s by %s", i+1, or(r.name, "fence"), r.writer)
+			}
 		}
 	case "state":
 		s.printf("resting %t, at %d, durable %d", s.machine.Resting(), s.machine.SequenceNr(), s.machine.DurableNr())
@@ -175,12 +178,7 @@ func (s *script) journal(d *datadriven.TestData) {
 	}
 	switch d.Cmd {
 	case "stored":
-		n := len(s.sent)
-		if how != "" {
-			if _, err := fmt.Sscan(how, &n); err != nil {
-				d.Fatalf(s.t, "%v", err)
-			}
-		}
+		n := s.number(d, len(s.sent))
 		for _, u := range s.sent[:n] {
 			if err := s.disk.append(u.Request.Write); err != nil {
 				d.Fatalf(s.t, "%v", err)
@@ -206,7 +204,11 @@ func (s *script) journal(d *datadriven.TestData) {
 		}
 		s.lost = nil
 	case "foreign":
-		s.disk = append(s.disk, record{"foreign", "other"})
+		for range s.number(d, 1) {
+			s.disk = append(s.disk, record{name: "foreign", writer: "other"})
+		}
+	case "delete":
+		s.disk.deleteTo(s.number(d, len(s.disk)))
 	case "fenced":
 		var err error
 		if how == "" || how == "landed" {
@@ -220,11 +222,9 @@ func (s *script) journal(d *datadriven.TestData) {
 		}
 		s.step(engine.Input{Kind: engine.Fenced, Err: err})
 	case "probed":
-		in := engine.Input{Kind: engine.Probed}
+		in := s.disk.probe(s.probe, s.machine.Writer())
 		if how != "" {
-			in.Err = failure(how)
-		} else {
-			in.LastNr, in.Next = s.disk.probe(s.probe, s.machine.Writer())
+			in = engine.Input{Kind: engine.Probed, Err: failure(how)}
 		}
 		s.step(in)
 	case "recovered":
@@ -232,6 +232,16 @@ func (s *script) journal(d *datadriven.TestData) {
 	default:
 		d.Fatalf(s.t, "no such command: %s", d.Cmd)
 	}
+}
+
+// number returns the argument of a command, or n if it is missing.
+func (s *script) number(d *datadriven.TestData, n int) int {
+	if len(d.CmdArgs) > 0 {
+		if _, err := fmt.Sscan(d.CmdArgs[0].Key, &n); err != nil {
+			d.Fatalf(s.t, "%v", err)
+		}
+	}
+	return n
 }
 
 func (s *script) recovered(d *datadriven.TestData) {
@@ -268,21 +278,6 @@ func failure(how string) error {
 	default:
 		return errLost
 	}
-}
-
-// probe returns the result of a probe: the writer of the records from a sequence number on.
-func (d disk) probe(from uint64, writer string) (last uint64, next engine.Record) {
-	last = from - 1
-	for _, r := range d[from-1:] {
-		switch {
-		case r.writer != writer:
-			return last, engine.ForeignRecord
-		case r.name == "":
-			return last, engine.OwnFence
-		}
-		last++
-	}
-	return last, engine.NoRecord
 }
 
 func (s *script) step(in engine.Input) {

@@ -147,27 +147,26 @@ func (m *Machine) probed(in Input, out *Effects) {
 		m.retry(in.Err, out)
 		return
 	}
-	// Mark the units within the run of own records as stored.
 	s := m.rare.failed
-	for s != nil && (s.kind != unitStep || s.lastNr() <= in.LastNr) {
-		if s.kind == unitStep {
-			s.stored, s.op.stored = true, true
-			m.durable = s.lastNr()
-			out.Durable = m.durable
-		}
-		s = s.next
+	if in.LastNr > s.Request.Write.Expect {
+		s = m.markStored(in.LastNr, out)
+	}
+	if in.DeletedTo > in.LastNr {
+		s = markUnknown(s, in.DeletedTo)
 	}
 	switch cause := m.rare.failed.err; {
 	case s == nil || journal.NotStored(s.err):
-		// All units with an unknown outcome are stored. Skipped units are decided again.
+		// No unit from s on is stored, or will be. Skipped units are decided again.
 		m.rare.failed = nil
 		m.conclude(nil, out)
-	case in.Next == ForeignRecord:
-		m.rare.failed = s
-		m.conclude(&journal.ConflictError{ID: m.id, Expected: s.Request.Write.Expect}, out)
 	case in.Next == OwnFence: // from an earlier attempt that seemed to fail
 		m.rare.failed = s
 		m.conclude(cause, out)
+	case in.Next == ForeignRecord, in.DeletedTo > s.Request.Write.Expect:
+		// The journal has, or had, another record at the first number of s, and does not have the records of
+		// s from DeletedTo+1 on. A unit is stored as a whole, so s is not stored, and its append conflicts.
+		m.rare.failed = s
+		m.conclude(&journal.ConflictError{ID: m.id, Expected: s.Request.Write.Expect}, out)
 	case s == m.rare.failed:
 		// The journal contradicts itself: it reported a conflict but holds no record with this
 		// number.
@@ -178,15 +177,49 @@ func (m *Machine) probed(in Input, out *Effects) {
 	}
 }
 
+// markStored marks the units with events up to lastNr as stored, and returns the first unit after them,
+// nil if there is none. A unit is stored as a whole, and only after all earlier ones. So this includes
+// units whose records are partly deleted, and units that an earlier probe has marked as unknown.
+func (m *Machine) markStored(lastNr uint64, out *Effects) *Step {
+	s := m.head
+	for ; s != nil && (s.kind != unitStep || s.Request.Write.Expect < lastNr); s = s.next {
+		if s.kind == unitStep && !s.stored {
+			s.stored, s.op.stored, s.op.unknown = true, true, false
+			m.durable = s.lastNr()
+			out.Durable = m.durable
+		}
+	}
+	return s
+}
+
+// markUnknown marks the units from s on whose records are all deleted, and returns the first unit after
+// them, nil if there is none. Such a unit may be stored, unless the journal has reported that it is not:
+// the deleted records are its own or those of another incarnation.
+func markUnknown(s *Step, deletedTo uint64) *Step {
+	for ; s != nil && (s.kind != unitStep || s.lastNr() <= deletedTo && !journal.NotStored(s.err)); s = s.next {
+		if s.kind == unitStep {
+			s.op.unknown = true
+		}
+	}
+	return s
+}
+
 // conclude ends a settlement. Stored messages are answered, the message whose unit is not stored
-// receives the cause, and later messages return to the front of the stash. Then the instance is
-// dropped.
+// receives the cause, and later messages return to the front of the stash. Messages whose units may be
+// stored are answered ErrOutcomeUnknown, and all messages after them return to the stash. Then the
+// instance is dropped.
 func (m *Machine) conclude(cause error, out *Effects) {
 	m.dropCalls = true // callbacks run at most once, and not after a failure
 	m.advance(out)
 	m.dropCalls = false
 
 	var again Queue
+	for s := m.head; s != nil; s = s.next {
+		if s.op.unknown {
+			m.rare.failed, cause = nil, errRecordsDeleted
+			break
+		}
+	}
 	lost := m.rare.failed
 	switch {
 	case m.rare.failed == nil:
@@ -204,6 +237,8 @@ func (m *Machine) conclude(cause error, out *Effects) {
 		switch {
 		case op.open == 0: // already handled
 			continue
+		case op.unknown:
+			m.giveUp(op, cause, out)
 		case op.touched, op.stored:
 			m.giveUp(op, journal.ErrSkipped, out)
 		default:
@@ -230,10 +265,11 @@ func (m *Machine) mayRetry(op *Op, cause error) bool {
 		op.Env.conflicts < maxConflicts
 }
 
-// giveUp answers an op with a unit that is not stored, and the messages that the op resolves.
+// giveUp answers an op with a unit that is not stored or may not be stored, and the messages that the op
+// resolves.
 func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 	op.open, op.failed, op.err = 0, true, cause
-	if !op.stored && !errors.Is(cause, journal.ErrConflict) && !errors.Is(cause, journal.ErrRejected) {
+	if !op.stored && !op.unknown && !errors.Is(cause, journal.ErrConflict) && !errors.Is(cause, journal.ErrRejected) {
 		op.err = fmt.Errorf("%w: %w", ErrNotStored, cause)
 	}
 	for _, r := range op.Requests {

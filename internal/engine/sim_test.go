@@ -33,6 +33,8 @@ type simulation struct {
 	late     []lateWrites
 	writers  int
 
+	deletions int
+
 	// The profile of the run permits these faults.
 	chaos      bool // crashes, two machines at once, callers that leave
 	async      bool // some units are asynchronous
@@ -79,6 +81,7 @@ type node struct {
 	out     engine.Effects
 	queue   []*engine.Step // accepted by the writer
 	broken  bool           // the stream skips all units
+	killed  bool
 	acks    []error        // outcomes that the machine has not received yet
 	owed    []*engine.Step // the units of acks
 	inputs  []func()       // other pending inputs
@@ -228,7 +231,7 @@ func (s *simulation) land() {
 	}
 }
 
-// addFaults adds crashes, further machines, kills, and callers that stop waiting.
+// addFaults adds crashes, further machines, kills, deletions, and callers that stop waiting.
 func (s *simulation) addFaults(can []func()) []func() {
 	if s.chance(3) {
 		can = append(can, s.crash)
@@ -242,9 +245,23 @@ func (s *simulation) addFaults(can []func()) []func() {
 	}
 	if s.chance(5) {
 		n := s.nodes[s.rng.IntN(len(s.nodes))]
-		can = append(can, func() { n.step(engine.Input{Kind: engine.Kill}); s.remove(n) })
+		can = append(can, func() { n.killed = true; n.step(engine.Input{Kind: engine.Kill}); s.remove(n) })
+	}
+	if s.seed%2 == 0 && len(s.disk) > 0 && s.chance(20) {
+		can = append(can, s.deleteRecords)
 	}
 	return can
+}
+
+// deleteRecords deletes records, as another process does that has saved a snapshot.
+func (s *simulation) deleteRecords() {
+	to := 1 + s.rng.IntN(len(s.disk))
+	if s.chance(50) {
+		to = len(s.disk)
+	}
+	s.printf("deleted to %d", to)
+	s.deletions++
+	s.disk.deleteTo(to)
 }
 
 // leave makes a caller stop waiting.
@@ -349,7 +366,7 @@ func (n *node) commit() {
 		case fateRejected:
 			failed = &journal.RejectedError{}
 		case fateConflict:
-			s.disk = append(s.disk, record{"foreign", "other"})
+			s.disk = append(s.disk, record{name: "foreign", writer: "other"})
 			failed = &journal.ConflictError{}
 		case fateNotSent:
 			failed = journal.ErrNotSent
@@ -581,17 +598,19 @@ func (n *node) save(st *engine.State) {
 
 func (n *node) probe(writer string, from int) {
 	s := n.sim
-	in := engine.Input{Kind: engine.Probed}
+	in := s.disk.probe(uint64(from), writer)
 	if s.chance(20) {
-		in.Err = errUnavailable
+		in = engine.Input{Kind: engine.Probed, Err: errUnavailable}
 	} else {
-		in.LastNr, in.Next = s.disk.probe(uint64(from), writer)
 		s.hits[fmt.Sprintf("probe finds %d", in.Next)]++
 		if int(in.LastNr) >= from {
 			s.hits["probe finds own"]++
 		}
+		if in.DeletedTo > 0 {
+			s.hits["probe finds a deletion"]++
+		}
 	}
-	s.printf("%d: probed from %d: %d, %d, %v", n.name, from, in.LastNr, in.Next, in.Err)
+	s.printf("%d: probed from %d: %d, deleted to %d, %d, %v", n.name, from, in.LastNr, in.DeletedTo, in.Next, in.Err)
 	n.step(in)
 }
 
@@ -647,6 +666,12 @@ func (n *node) answer(a engine.Answer) {
 		got = "error " + describe(a.Err)
 	}
 	s.printf("%d: answer %s: %s", n.name, m.name, got)
+	if strings.Contains(got, "unknown") && !n.killed {
+		s.hits["answer unknown"]++
+		if s.deletions == 0 {
+			s.errorf("the outcome of %s is unknown, and no record is deleted", m.name)
+		}
+	}
 	if before, twice := s.answers[m.name]; twice {
 		s.errorf("%s is answered twice: %q and %q", m.name, before, got)
 	}

@@ -179,8 +179,8 @@ func (s *simulation) compare(r *reference) {
 }
 
 // TestChaos adds faults whose outcome no reference can predict: crashes, writes that are stored
-// late, callers that leave, and two machines that write to the same journal. The replies must still
-// agree with the journal.
+// late, callers that leave, deletions, and two machines that write to the same journal. The replies
+// must still agree with the journal.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {
@@ -197,7 +197,7 @@ func TestChaos(t *testing.T) {
 		s.run()
 		s.checkAnswers()
 		return s
-	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2", "farewell")
+	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2", "farewell", "probe finds a deletion", "answer unknown")
 }
 
 // TestShared runs two or more machines with Config.Shared over one journal. No reply may be stale, also
@@ -224,7 +224,7 @@ func TestShared(t *testing.T) {
 			}
 		}
 		return s
-	}, "crash", "late write landed", "fence stored", "probe finds 2", "refresh finds events")
+	}, "crash", "late write landed", "fence stored", "probe finds 2", "refresh finds events", "probe finds a deletion", "answer unknown")
 }
 
 // checkAnswers compares the answers with the final content of the journal.
