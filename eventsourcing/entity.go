@@ -40,6 +40,7 @@ type entity struct {
 	passivates bool // the entity stops because it is idle, or by Effect.Passivate
 	commanded  bool // the instance has received a command
 	readOnly   bool // the instance was recovered to an earlier event
+	partial    bool // the instance was recovered without its events, see Recovery.Disabled
 	emptied    bool // a failed recovery is reported to an empty state
 	onCaller   bool // a caller has the turn, and may append its events
 	index      indexState

@@ -217,7 +217,10 @@ func (e *entity) addRequest(op *engine.Op, request any) {
 	switch r := request.(type) {
 	case Resolution: // see applyDecision
 	case saveState:
-		if s := e.encodeInto(op, &engine.State{Request: r}); s != nil {
+		s := &engine.State{Request: r, SequenceNr: op.SequenceNr()}
+		if e.partial {
+			op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: errPartial})
+		} else if s = e.encodeInto(op, s); s != nil {
 			op.Save(s)
 		}
 	default:
@@ -365,6 +368,9 @@ func (e *entity) applyOne(op *engine.Op, seqNr uint64, event any, record *journa
 
 // due encodes the state if a snapshot is due after a unit of n events.
 func (e *entity) due(op *engine.Op, n int, matched bool) *engine.State {
+	if e.partial {
+		return nil
+	}
 	s := op.Due(n, matched && e.host.snapshots != nil)
 	if s == nil {
 		return nil

@@ -39,6 +39,10 @@ func (e *entity) request(r any) {
 
 // requestDeletion starts a deletion of events, or refuses it without a call of the journal.
 func (e *entity) requestDeletion(r DeleteEvents) {
+	if e.partial {
+		e.notify(EventsNotDeleted{Request: r, Err: fmt.Errorf("delete events of %q: %w", e.pid(), errPartial)})
+		return
+	}
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
 		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid(), r.UpTo, durable)

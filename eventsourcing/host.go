@@ -39,7 +39,9 @@ const (
 // Recovery limits the events that an entity replays when it starts. The zero value is no limit.
 type Recovery struct {
 	// Disabled replays nothing: the entity starts empty, and its next event follows the last stored
-	// one.
+	// one. If the entity has events, the state of this instance is incomplete. So the instance saves no
+	// snapshots and deletes no events: Effect.SaveSnapshot and Effect.DeleteEvents, also with Abandon,
+	// lead to SnapshotFailed and EventsNotDeleted. The next instance without Disabled replays all events.
 	Disabled bool
 	// UpTo is the last sequence number that is replayed; 0 means no limit. Unless it is 0, the
 	// entity is read-only.

@@ -303,6 +303,7 @@ func (e *entity) runRecovery(ctx context.Context, cancel context.CancelCauseFunc
 
 func (e *entity) recovered(f *folding, in engine.Input, out *engine.Effects) {
 	e.instance, e.readOnly, e.abandon = f.into, f.opts.readOnly(), nil
+	e.partial = f.opts.Disabled && f.seqNr > 0
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()
 		e.watchRecovered()

@@ -79,6 +79,10 @@ func (r *snapshotRules) check(errs *fielderror.Errors) {
 	require(!r.deleteEvents || !r.optional, "DeleteEvents", "excludes Optional")
 }
 
+// errPartial refuses a snapshot or a deletion of events by an instance with an incomplete state. The
+// snapshot would replace the events that are missing in it.
+var errPartial = fmt.Errorf("%w: the entity was recovered without its events (Recovery.Disabled), so it saves no snapshots and deletes no events", ErrInvalid)
+
 func (e *entity) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid(), SequenceNr: s.SequenceNr, Time: s.Time}
 }

@@ -570,6 +570,68 @@ func TestSnapshotsWhen(t *testing.T) {
 	})
 }
 
+// TestSnapshotsWithoutHistory checks that an instance that was recovered without its events saves no
+// snapshots and deletes no events. The first instance of an entity has no events, so it is complete.
+func TestSnapshotsWithoutHistory(t *testing.T) {
+	t.Parallel()
+	type policy = eventsourcing.Snapshots[actor, actorEvent]
+	disabled := eventsourcing.Recovery{Disabled: true}
+	all := []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"}
+	for name, c := range map[string]struct {
+		policy policy
+		opts   eventsourcing.HostOptions
+		left   int // events before the second instance
+	}{
+		"Recovery":   {policy{Every: 3, Keep: 1, DeleteEvents: true}, eventsourcing.HostOptions{Recovery: disabled}, 3},
+		"RecoveryOf": {policy{Every: 3, Keep: 1, DeleteEvents: true}, eventsourcing.HostOptions{RecoveryOf: func(string) eventsourcing.Recovery { return disabled }}, 3},
+		"When":       {policy{When: func(_ *actor, _ actorEvent, nr uint64) bool { return nr%3 == 0 }}, eventsourcing.HostOptions{Recovery: disabled}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t).withSignals()
+				s.typ.Snapshots, s.opts = c.policy, c.opts
+				s.open()
+				add := func(texts []string) {
+					t.Helper()
+					for i, text := range texts {
+						expect(t, s.mustAsk(addLines(text)), nil, strings.Join(texts[:i+1], " "))
+						synctest.Wait()
+					}
+				}
+				add(all[:6])
+				s.expectSaved(6, 3)
+				s.expectStored(all[6-c.left : 6]...)
+				s.reopen()
+				add(all[6:])
+				s.take()
+				s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
+				synctest.Wait()
+				if got := s.take(); len(got) != 1 {
+					t.Errorf("the signals are %+v, want one SnapshotFailed", got)
+				} else if failed, ok := got[0].(eventsourcing.SnapshotFailed); !ok || !errors.Is(failed.Err, eventsourcing.ErrInvalid) || failed.Metadata.SequenceNr != 12 {
+					t.Errorf("the signal is %+v, want SnapshotFailed at 12 with ErrInvalid", got[0])
+				}
+				for _, r := range []eventsourcing.DeleteEvents{{UpTo: 5}, {}, {UpTo: 5, Abandon: true}} {
+					s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(r) }))
+					synctest.Wait()
+					if got := s.take(); len(got) != 1 {
+						t.Errorf("the signals are %+v, want one EventsNotDeleted", got)
+					} else if failed, ok := got[0].(eventsourcing.EventsNotDeleted); !ok || !errors.Is(failed.Err, eventsourcing.ErrInvalid) || failed.Request != r {
+						t.Errorf("the signal is %+v, want EventsNotDeleted of %+v with ErrInvalid", got[0], r)
+					}
+				}
+				s.expectSaved(6, 3)
+				s.expectStored(all[6-c.left:]...)
+				s.opts = eventsourcing.HostOptions{}
+				s.reopen()
+				expect(t, s.mustAsk(recall), nil, strings.Join(all, " "))
+				s.close()
+			})
+		})
+	}
+}
+
 // TestSnapshotTime checks that a snapshot has the time of its last event, so that a query for an
 // earlier state does not depend on the time of the save.
 func TestSnapshotTime(t *testing.T) {
