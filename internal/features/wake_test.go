@@ -100,6 +100,11 @@ func TestWorkContinuesOnOtherNodes(t *testing.T) {
 		}
 		regions = append(regions, r)
 	}
+	for _, r := range regions { // shards go to registered regions only
+		if err := r.AwaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var want []string
 	due := time.Now().Add(5 * time.Second)
 	moved := 0
