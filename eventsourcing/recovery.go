@@ -307,9 +307,9 @@ func (e *entity) recovered(f *folding, in engine.Input, out *engine.Effects) {
 	if e.machine.Recovering() { // the entity was not stopped in the meantime
 		e.startParts()
 		e.watchRecovered()
+		e.running.Store(true) // before the step, which answers messages: their callers may query the presence
 	}
 	e.step(in, out)
-	e.running.Store(!e.absent && !e.machine.Recovering())
 	e.resetDeadline()
 	e.updateDeadline()
 }

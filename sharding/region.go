@@ -376,6 +376,9 @@ func (s *shell) call(ctx context.Context, f func()) error {
 
 // callLoop posts f to a loop and waits until the loop has called it. After an error f is not called.
 func callLoop(ctx context.Context, post func(func()) bool, ended func() error, f func()) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	var taken atomic.Bool // decides between the loop and a ctx that ends
 	called := make(chan struct{})
 	if !post(func() {
