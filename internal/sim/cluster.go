@@ -223,6 +223,12 @@ func (h *host) up() bool {
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }
 
+// lastSeed reports whether a node is the only seed among the members. Without it, no node could join.
+func (c *cluster) lastSeed(h *host) bool {
+	other := func(o *host) bool { return o != h && c.isSeed(o) }
+	return c.isSeed(h) && !slices.ContainsFunc(c.members(), other)
+}
+
 // healthySince returns the time since which the node and the network have had no fault.
 func (c *cluster) healthySince(h *host) time.Duration {
 	if !c.healthy(h) || c.runningFaults > 0 {

@@ -344,7 +344,7 @@ func (s *shardNode) hosts() bool {
 func (s *shardNode) restart() {
 	switch {
 	case !s.h.alive():
-	case s.d.c.undisturbedNow, s.wrongSetting != "" && !s.h.m.Member():
+	case s.d.c.undisturbedNow, s.wrongSetting != "" && !s.h.m.Member(), s.d.c.lastSeed(s.h):
 		s.after(5*time.Second, s.restart)
 	case !s.h.m.Member():
 		s.h.kill()
