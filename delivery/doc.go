@@ -49,8 +49,8 @@
 //     state has the same numbers, if each release calls Deliver and Confirm for the stored events as the
 //     release did that stored them. With other numbers, a receiver would take a new delivery for an old
 //     one, or the reverse. So do not remove such events with codec.Removed, and do not change what Apply
-//     delivers for them. A recovery fails if events confirm a number that is
-//     not assigned. Other shifts of the numbers are not noticed.
+//     delivers for them. A recovery fails if events confirm a number that is not assigned. It does not
+//     detect other changes of the numbers.
 //   - A destination that handles the command with On, and calls Record in Apply, carries out each
 //     delivery exactly once.
 //   - A sender receives answers to a delivery until it has confirmed the delivery, and none

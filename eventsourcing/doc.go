@@ -78,7 +78,9 @@
 // "By entity" means that a handler has returned the error. Usually nothing is stored, except events
 // in the same Decision or before a callback. The first line applies to an error that a handler has
 // returned and that also matches another line, for example because it is the error of the handler's own
-// Ask to another entity. A Refusal in such an error keeps its code and status. A Refusal that other code returns, such as a codec, is only the cause of an error of Refold. If a repeated command would do harm, give the command an ID and store the ID in the event.
+// Ask to another entity. A Refusal in such an error keeps its code and status. A Refusal that other code
+// returns, such as a codec, is only the cause of an error of Refold. If a repeated command would do harm,
+// give the command an ID and store the ID in the event.
 //
 // # Caveats
 //

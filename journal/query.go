@@ -141,8 +141,8 @@ type Querier interface {
 
 	// Await returns nil when events may be visible after a position: immediately if such events
 	// exist, otherwise soon after an append by this or another process. It may also return nil
-	// without new events. A fence need not end it. The error matches the cause of ctx if ctx has ended, ErrClosed if the
-	// journal is closed, and ErrOffset for an invalid offset.
+	// without new events. A fence need not end it. The error matches the cause of ctx if ctx has
+	// ended, ErrClosed if the journal is closed, and ErrOffset for an invalid offset.
 	Await(ctx context.Context, after Offset) error
 }
 

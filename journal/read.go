@@ -171,7 +171,7 @@ func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[En
 // number gets each event exactly once.
 //
 // Fences and deleted events are left out, so sequence numbers may be missing; a fence at to also
-// completes the loop, within about a second. For this purpose, a loop that waits with another to than
+// completes the loop, within about a second. To find such a fence, a waiting loop with a to below
 // MaxSequenceNr reads the end of the journal and the highest sequence number once a second. An error is
 // yielded once and last: it matches ErrNoQueries if j does not support queries. LiveByID reads ahead at
 // most one page of Replay and holds no resource while the loop body runs.
