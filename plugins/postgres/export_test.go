@@ -256,11 +256,14 @@ func (g *Gatherer) Run(ctx context.Context, param string, bad bool) (string, err
 // Hold makes all further calls wait until release is called.
 func (g *Gatherer) Hold() (release func()) { return hold(g.g, g.g.flights) }
 
-// Occupy counts one statement as in flight until release is called. Further ones start after a time.
-func (g *Gatherer) Occupy(patience time.Duration) (release func()) {
+// Occupy counts statements as in flight. Land ends one of them. Further ones start after a time.
+func (g *Gatherer) Occupy(statements int, patience time.Duration) {
 	g.g.patience = patience
-	return hold(g.g, 1)
+	hold(g.g, statements)
 }
+
+// Land ends a statement of Occupy.
+func (g *Gatherer) Land() { g.g.landed() }
 
 // Waiting returns the number of waiting calls.
 func (g *Gatherer) Waiting() int { return waiting(g.g) }

@@ -114,6 +114,7 @@ func (g *gatherer) run(ctx context.Context, st *statement, params [][]byte, rese
 		case <-patience.C:
 			g.mu.Lock()
 			g.startIf(c.group == nil)
+			patience.Reset(g.patience) // all statements may have been in flight
 		case <-ctx.Done():
 			g.leave(c)
 			return notStarted(ctx)

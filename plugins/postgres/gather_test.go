@@ -103,7 +103,7 @@ func TestGather(t *testing.T) {
 func TestGatherStartsForMany(t *testing.T) {
 	t.Parallel()
 	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
-	release := g.Occupy(time.Hour)
+	g.Occupy(1, time.Hour)
 	for i := range 15 {
 		g.call(t.Context(), fmt.Sprint(i), false)
 	}
@@ -115,18 +115,36 @@ func TestGatherStartsForMany(t *testing.T) {
 	g.call(t.Context(), "15", false)
 	g.running.Wait()
 	g.want(t, "0", "0 of 16")
-	release()
+	g.Land()
 }
 
 // Callers do not wait for a slow statement.
 func TestGatherPatience(t *testing.T) {
 	t.Parallel()
 	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
-	release := g.Occupy(time.Millisecond)
+	g.Occupy(1, time.Millisecond)
 	if got, err := g.Run(t.Context(), "a", false); got != "a of 1 0" || err != nil {
 		t.Errorf("a call beside a slow statement: %q, %v, want a statement for one caller", got, err)
 	}
-	release()
+	g.Land()
+}
+
+// A caller whose patience ended while no further statement could start does not wait for all of those in
+// flight.
+func TestGatherPatienceAgain(t *testing.T) {
+	t.Parallel()
+	g := newGatherTest(t, pgtest.DSN(t), gatherMany)
+	g.Occupy(4, time.Microsecond)
+	g.call(t.Context(), "a", false)
+	for range 1000 {
+		runtime.Gosched()
+	}
+	g.Land()
+	g.Land()
+	g.running.Wait()
+	g.want(t, "a", "a of 1")
+	g.Land()
+	g.Land()
 }
 
 // An error of the server for one caller reaches no other caller.
